@@ -1,0 +1,162 @@
+"""The contract of every method: declared needs, ``fit`` on ID outputs, ``score`` in float64, higher = more OOD."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from adascale.errors import AdascaleWarning, InputError, NotFittedError
+from adascale.types import Head, Outputs, View
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+FitsOn = Literal["nothing", "val", "train", "train+labels"]
+SIGNED_FEATURES = {
+    "any": "indifferent to the sign of the features",
+    "relu": "negative features count as 0",
+    "as is": "made for non-negative features; signed ones are used as they are unless relu=True",
+}
+
+_CHUNK_ROWS = 4096
+
+
+@dataclass
+class Detector(ABC):
+    """A method. The dataclass fields are its hyperparameters; what ``fit`` learns ends in an underscore.
+
+    Assigning a hyperparameter forgets what was fitted, so a score never mixes old state with new parameters.
+    Subclasses declare the class attributes and write ``_score`` (and ``_fit``, ``views`` where they need them).
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    fits_on: ClassVar[FitsOn] = "nothing"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "any"
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The perturbed looks at the input that the method needs besides the clean one."""
+        return ()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def is_fitted(self) -> bool:
+        return "head_" in vars(self)
+
+    def fit(self, reference: Outputs | None, head: Head) -> Self:
+        """Learn from ID outputs (ignored by methods that fit on nothing). Fitting again starts from scratch."""
+        self._forget()
+        if self.fits_on != "nothing":
+            self._fit(self._usable(reference), head)
+        self.head_ = head
+        return self
+
+    def score(self, outputs: Outputs) -> Tensor:
+        """OOD scores (N,), float64, higher = more OOD; a row with NaN or infinite activations scores +inf."""
+        if not self.is_fitted:
+            raise NotFittedError(f"{self.name} is not fitted (or a parameter changed since): call fit first.")
+        self._check_shapes(outputs)
+        if not len(outputs):
+            return torch.zeros(0, dtype=torch.float64)
+        starts = range(0, len(outputs), _CHUNK_ROWS)
+        return torch.cat([self._guarded_score(outputs[start : start + _CHUNK_ROWS]) for start in starts])
+
+    def state(self) -> dict[str, Tensor]:
+        """The fitted tensors (without the head, which belongs to the network)."""
+        return {name: value for name, value in self._fitted().items() if name != "head_"}
+
+    def restore(self, state: Mapping[str, Tensor], head: Head) -> Self:
+        """Become fitted from a saved ``state``."""
+        self._forget()
+        vars(self).update({**state, "head_": head})
+        return self
+
+    def _fit(self, reference: Outputs, head: Head) -> None:  # noqa: B027 (only methods that learn write it)
+        """Learn from checked ID outputs."""
+
+    @abstractmethod
+    def _score(self, outputs: Outputs) -> Tensor:
+        """Scores of a checked, finite, non-empty chunk."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._field_names():
+            self._forget()
+        super().__setattr__(name, value)
+
+    @classmethod
+    def _field_names(cls) -> set[str]:
+        return {field.name for field in fields(cls)}
+
+    def _fitted(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name.endswith("_")}
+
+    def _forget(self) -> None:
+        for name in self._fitted():
+            delattr(self, name)
+
+    def _usable(self, reference: Outputs | None) -> Outputs:
+        """The finite rows, or one sentence about what is missing."""
+        if reference is None or not len(reference):
+            raise InputError(f"{self.name} learns from in-distribution samples and got none; pass them to fit.")
+        if self.fits_on == "train+labels" and reference.labels is None:
+            raise InputError(f"{self.name} needs the training labels; give batches as (images, labels).")
+        self._check_views(reference)
+        usable = reference[_finite_rows(reference, self.views)]
+        if not len(usable):
+            raise InputError("Every reference sample has NaN or infinite activations; check weights and preprocessing.")
+        return usable
+
+    def _guarded_score(self, chunk: Outputs) -> Tensor:
+        finite = _finite_rows(chunk, self.views)
+        if finite.all():
+            return self._score(chunk)
+        scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
+        if finite.any():
+            scores[finite] = self._score(chunk[finite])
+        return scores
+
+    def _check_views(self, outputs: Outputs) -> None:
+        for view in self.views:
+            if view not in outputs.views:
+                has = ", ".join(map(str, outputs.views)) or "none"
+                raise InputError(f"{self.name} needs the view {view}; these outputs have {has}. Extract it as well.")
+
+    def _check_shapes(self, outputs: Outputs) -> None:
+        self._check_views(outputs)
+        expected = tuple(self.head_.weight.shape)
+        given = (outputs.logits.shape[1], outputs.features.shape[1])
+        if given != expected:
+            raise InputError(f"Outputs have (classes, features) = {given}; {self.name} was fitted for {expected}.")
+
+
+def _finite_rows(outputs: Outputs, views: tuple[View, ...]) -> Tensor:
+    parts = [outputs.logits, outputs.features, *(outputs.views[view] for view in views)]
+    # A sum is finite only if all its terms are: one pass, no mask of the full size.
+    return torch.stack([part.double().sum(1).isfinite() for part in parts]).all(0)
+
+
+def check_percent(name: str, value: float, low: float = 0, high: float = 100) -> None:
+    if not low <= value <= high:
+        raise InputError(f"{name}={value}; it is a percentage from {low:g} to {high:g}.")
+
+
+def warn_if_signed(name: str, features: Tensor) -> None:
+    if len(features) and features.amin() < 0:
+        warnings.warn(
+            f"{name} was made for features after a ReLU; this network's are signed, where its ratio is mostly noise. "
+            "Use relu=True, or AdaSCALE or LTS, which take care of it.",
+            AdascaleWarning,
+            stacklevel=4,
+        )

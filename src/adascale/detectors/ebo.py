@@ -1,0 +1,35 @@
+"""Energy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from adascale.detectors.base import Detector
+from adascale.errors import InputError
+from adascale.stats import energy
+from adascale.types import Outputs
+
+
+@dataclass
+class EBO(Detector):
+    """Liu et al., "Energy-based out-of-distribution detection", NeurIPS 2020.
+
+    ``S = -T E(z / T)`` with ``E(z) = log sum_c exp(z_c)`` and temperature ``T``. Fitted on nothing.
+    """
+
+    name: ClassVar[str] = "ebo"
+    summary: ClassVar[str] = "energy of the logits"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"temperature": (1.0,)}
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.temperature > 0:
+            raise InputError(f"temperature={self.temperature}; it must be above 0.")
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        return -self.temperature * energy(outputs.logits.double() / self.temperature)

@@ -1,0 +1,37 @@
+"""LTS: logits times ``r^2``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import Detector, check_percent
+from adascale.stats import descending, mass_ratio, scaled_logit_energy
+from adascale.types import Outputs
+
+
+@dataclass
+class LTS(Detector):
+    """Djurisic et al., "Logit scaling for out-of-distribution detection", 2024.
+
+    ``r = sum(ReLU(a)) / (sum of the k largest of ReLU(a))``, ``k`` the entries above ``percentile``;
+    ``S = -E(z r^2)``. Fitted on nothing. Rows without a positive activation have ``r = 1``.
+    """
+
+    name: ClassVar[str] = "lts"
+    summary: ClassVar[str] = "logits scaled by r^2, r from one fixed percentile"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (65, 70, 75, 80, 85, 90, 95)}
+    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "relu"
+
+    percentile: float = 95
+
+    def __post_init__(self) -> None:
+        check_percent("percentile", self.percentile)
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        ranked, _ = descending(outputs.features.clamp_min(0))
+        return -scaled_logit_energy(outputs.logits, mass_ratio(ranked, torch.tensor([self.percentile])))

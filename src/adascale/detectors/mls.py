@@ -1,0 +1,25 @@
+"""Maximum logit score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from adascale.detectors.base import Detector
+from adascale.types import Outputs
+
+
+@dataclass
+class MLS(Detector):
+    """Hendrycks et al., "Scaling out-of-distribution detection for real-world settings", ICML 2022.
+
+    ``S = -max_c z_c``. Fitted on nothing.
+    """
+
+    name: ClassVar[str] = "mls"
+    summary: ClassVar[str] = "largest logit"
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        return -outputs.logits.double().amax(1)

@@ -1,0 +1,26 @@
+"""Maximum softmax probability."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import Detector
+from adascale.types import Outputs
+
+
+@dataclass
+class MSP(Detector):
+    """Hendrycks & Gimpel, "A baseline for detecting misclassified and out-of-distribution examples", ICLR 2017.
+
+    ``S = -max_c softmax(z)_c``. Fitted on nothing.
+    """
+
+    name: ClassVar[str] = "msp"
+    summary: ClassVar[str] = "largest softmax probability"
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        return -torch.softmax(outputs.logits.double(), dim=1).amax(1)

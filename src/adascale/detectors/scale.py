@@ -1,0 +1,43 @@
+"""SCALE: all activations times ``exp(r)``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import Detector, check_percent, warn_if_signed
+from adascale.stats import descending, mass_ratio, scaled_activation_energy
+from adascale.types import Outputs
+
+
+@dataclass
+class SCALE(Detector):
+    """Xu et al., "Scaling for training time and post-hoc out-of-distribution detection enhancement", ICLR 2024.
+
+    ``r = (sum of a) / (sum of its k largest)``, ``k`` the entries above ``percentile`` (the paper's ``p``);
+    ``S = -E(W (a e^r) + b)``. Fitted on nothing.
+
+    The definition takes ``a`` as it is: on signed features the sums cancel and ``r`` is noise; ``relu=True`` takes
+    ``r`` from ``max(a, 0)`` instead. Rows without a positive activation have ``r = 1`` (reference codes divide 0 by 0).
+    """
+
+    name: ClassVar[str] = "scale"
+    summary: ClassVar[str] = "activations scaled by exp(r), r from one fixed percentile"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (65, 70, 75, 80, 85, 90, 95)}
+    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
+
+    percentile: float = 85
+    relu: bool = False
+
+    def __post_init__(self) -> None:
+        check_percent("percentile", self.percentile)
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        activations = outputs.features.clamp_min(0) if self.relu else outputs.features
+        warn_if_signed("SCALE", activations)
+        ratio = mass_ratio(descending(activations)[0], torch.tensor([self.percentile]))
+        return -scaled_activation_energy(outputs.logits, self.head_.offset, ratio)

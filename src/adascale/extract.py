@@ -1,0 +1,127 @@
+"""From images to `Outputs`: one clean pass, one input gradient if a view needs it, one pass per distinct view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adascale.errors import InputError
+from adascale.model import Classifier
+from adascale.perturb import perturb
+from adascale.types import Outputs, View
+
+_IMAGE_KEYS = ("pixel_values", "image", "images", "img", "x", "data", "input", "inputs")
+_LABEL_KEYS = ("labels", "label", "target", "targets", "y")
+
+Batch = tuple[Tensor, "Tensor | None"]
+
+
+def extract_batch(
+    classifier: Classifier, images: Tensor, views: Sequence[View] = (), labels: Tensor | None = None
+) -> Outputs:
+    """What the methods need to know about one batch, on the CPU.
+
+    With gradient-free views only, clean and perturbed images go through the network together under inference
+    mode. Otherwise: one pass with the input gradient, then one pass for each view.
+    """
+    if classifier.head_name is None:
+        classifier.locate(images)
+    views = list(dict.fromkeys(views))
+    if any(view.needs_gradient for view in views):
+        features, logits, gradient = classifier.forward_with_gradient(images)
+        clean = classifier.prepare(images)
+        perturbed = [classifier.forward(perturb(clean, gradient, view))[0] for view in views]
+    else:
+        clean = classifier.prepare(images)
+        stacked = torch.cat([clean, *(perturb(clean, None, view) for view in views)])
+        all_features, all_logits = classifier.forward(stacked)
+        features, *perturbed = torch.split(all_features, len(images))
+        logits = all_logits[: len(images)]
+    return Outputs(
+        _kept(logits), _kept(features), {view: _kept(a) for view, a in zip(views, perturbed, strict=True)}, labels
+    )
+
+
+def extract(classifier: Classifier, source: Any, views: Sequence[View] = (), batch_size: int = 32) -> Iterator[Outputs]:
+    """`Outputs` batch by batch for whatever `batches` understands."""
+    for images, labels in batches(source, batch_size):
+        yield extract_batch(classifier, images, views, labels)
+
+
+def batches(source: Any, batch_size: int = 32) -> Iterator[Batch]:
+    """``(images, labels or None)`` from a tensor, an array, ``(images, labels)``, a DataLoader or any iterable.
+
+    Items may be batches (N, C, H, W) or single images (C, H, W), which are gathered; each a tensor, a
+    ``(images, labels, ...)`` pair or a dict such as ``{"pixel_values": ..., "labels": ...}``.
+    """
+    if isinstance(source, Tensor | np.ndarray | dict | tuple):
+        images, labels = _parts(source)
+        if images.ndim == 3:
+            images, labels = images[None], None if labels is None else labels.reshape(1)
+        for start in range(0, len(images), batch_size):
+            rows = slice(start, start + batch_size)
+            yield images[rows], None if labels is None else labels[rows]
+        return
+    if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
+        given = type(source).__name__
+        raise InputError(f"Images came as {given}; give a tensor (N, C, H, W) or an iterable of batches.")
+    waiting: list[Batch] = []
+    for item in source:
+        images, labels = _parts(item)
+        if images.ndim == 4:
+            yield images, labels
+            continue
+        waiting.append((images, labels))
+        if len(waiting) == batch_size:
+            yield _stacked(waiting)
+            waiting = []
+    if waiting:
+        yield _stacked(waiting)
+
+
+def _parts(item: Any) -> Batch:
+    labels = None
+    if isinstance(item, Mapping):
+        labels = next((item[key] for key in _LABEL_KEYS if key in item), None)
+        found = next((item[key] for key in _IMAGE_KEYS if key in item), None)
+        if found is None:
+            raise InputError(f"A batch has the keys {list(item)}; the images must be under one of {list(_IMAGE_KEYS)}.")
+        item = found
+    elif isinstance(item, tuple | list) and item:
+        item, labels = item[0], item[1] if len(item) > 1 else None
+    if isinstance(item, np.ndarray):
+        item = torch.from_numpy(item)
+    if not isinstance(item, Tensor):
+        raise InputError(f"Images came as {type(item).__name__}; give tensors (N, C, H, W) or (C, H, W).")
+    if item.ndim not in (3, 4):
+        raise InputError(f"Images have shape {tuple(item.shape)}; they must be (N, C, H, W), or (C, H, W) for one.")
+    return item, _as_labels(labels)
+
+
+def _as_labels(labels: Any) -> Tensor | None:
+    """Class indices where the batch carries them; anything else (file names, boxes) is not a label."""
+    if labels is None or isinstance(labels, str) or (isinstance(labels, Sequence) and not len(labels)):
+        return None
+    try:
+        tensor = torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return tensor.cpu().long() if tensor.ndim <= 1 and not tensor.is_floating_point() else None
+
+
+def _stacked(items: list[Batch]) -> Batch:
+    shapes = {tuple(images.shape) for images, _ in items}
+    if len(shapes) > 1:
+        raise InputError(f"Single images differ in shape: {sorted(shapes)}; resize them to one size first.")
+    labels = [label.reshape(()) for _, label in items if label is not None]
+    return torch.stack([images for images, _ in items]), torch.stack(labels) if len(labels) == len(items) else None
+
+
+def _kept(tensor: Tensor) -> Tensor:
+    """On the CPU, as an ordinary tensor that owns its memory (not an inference tensor, not a slice of a batch)."""
+    with torch.inference_mode(False):
+        return tensor.detach().to("cpu", torch.promote_types(tensor.dtype, torch.float32), copy=True)

@@ -1,0 +1,158 @@
+"""What passes between the model and the methods: `Head`, `View`, `Outputs`; and what comes back: `Verdict`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from adascale.errors import InputError
+
+Pixels = Literal["trivial", "random", "salient", "all"]
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """The last linear layer, ``z = W a + b``: weight (C, D), bias (C); a missing bias is zero."""
+
+    weight: Tensor
+    bias: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.weight.ndim != 2:
+            raise InputError(f"Head weight has shape {tuple(self.weight.shape)}; it must be (classes, features).")
+        if self.bias is not None and self.bias.shape != self.weight.shape[:1]:
+            raise InputError(
+                f"Head bias has shape {tuple(self.bias.shape)}; {len(self.weight)} classes need ({len(self.weight)},)."
+            )
+
+    @property
+    def offset(self) -> Tensor:
+        """The bias ``b`` in float64, zeros where the layer has none."""
+        if self.bias is None:
+            return self.weight.new_zeros(len(self.weight), dtype=torch.float64)
+        return self.bias.double()
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Logits of ``features`` (N, D), in float64."""
+        return features.double() @ self.weight.double().T + self.offset
+
+    def fingerprint(self) -> str:
+        """A hash of the layer's values: equal heads, equal fingerprints."""
+        digest = hashlib.sha256(repr((tuple(self.weight.shape), self.bias is None)).encode())
+        for tensor in (self.weight, self.offset):
+            digest.update(tensor.detach().cpu().double().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class View:
+    """A perturbed look at the input, ``x + step * sign(g)`` on chosen pixels. Equal views share one pass.
+
+    pixels: ``trivial`` (lowest ``|g|``), ``salient`` (highest), ``all``, or ``random`` (no gradient: positions and
+    signs come from one draw of ``seed`` per input shape). fraction: the paper's ``o``, the share of all channel
+    values. step: the paper's ``epsilon``, in normalised input units.
+    """
+
+    pixels: Pixels = "trivial"
+    fraction: float = 0.05
+    step: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.pixels not in get_args(Pixels):
+            raise InputError(f"pixels={self.pixels!r}; choose one of {', '.join(get_args(Pixels))}.")
+        if not 0 < self.fraction <= 1:
+            raise InputError(f"fraction={self.fraction}; it is a share of the pixels, above 0 and at most 1.")
+        # Fields without effect are set to one value, so that views that look the same are equal.
+        if self.pixels == "all":
+            object.__setattr__(self, "fraction", 1.0)
+        if self.pixels != "random":
+            object.__setattr__(self, "seed", 0)
+
+    @property
+    def needs_gradient(self) -> bool:
+        return self.pixels != "random"
+
+    def __str__(self) -> str:
+        seed = f"/seed={self.seed}" if self.pixels == "random" else ""
+        return f"{self.pixels}/o={self.fraction:g}/eps={self.step:g}{seed}"
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """All a method may know about a batch: logits (N, C), features (N, D), per view the perturbed features (N, D)."""
+
+    logits: Tensor
+    features: Tensor
+    views: Mapping[View, Tensor] = field(default_factory=dict)
+    labels: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.logits.ndim != 2 or self.features.ndim != 2 or len(self.logits) != len(self.features):
+            raise InputError(
+                f"Outputs got logits {tuple(self.logits.shape)} and features {tuple(self.features.shape)}; "
+                "they must be (N, classes) and (N, features) with the same N."
+            )
+        for view, perturbed in self.views.items():
+            if perturbed.shape != self.features.shape:
+                raise InputError(
+                    f"Outputs view {view} has shape {tuple(perturbed.shape)}; "
+                    f"it must be that of the features, {tuple(self.features.shape)}."
+                )
+        if self.labels is not None and self.labels.shape != self.logits.shape[:1]:
+            raise InputError(
+                f"Outputs got labels of shape {tuple(self.labels.shape)} for {len(self.logits)} samples; "
+                "give one class index for each."
+            )
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, rows: slice | Tensor) -> Outputs:
+        """The chosen rows, in the order asked for."""
+        return Outputs(
+            self.logits[rows],
+            self.features[rows],
+            {view: perturbed[rows] for view, perturbed in self.views.items()},
+            None if self.labels is None else self.labels[rows],
+        )
+
+    @staticmethod
+    def cat(parts: Sequence[Outputs]) -> Outputs:
+        """One `Outputs` of many, in order. Labels are kept where every part has them."""
+        if not parts:
+            raise InputError("There is nothing to join: no batch was given.")
+        labels = [part.labels for part in parts if part.labels is not None]
+        return Outputs(
+            torch.cat([part.logits for part in parts]),
+            torch.cat([part.features for part in parts]),
+            {view: torch.cat([part.views[view] for part in parts]) for view in parts[0].views},
+            torch.cat(labels) if len(labels) == len(parts) else None,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """The answer for a batch of N images; every field has N rows.
+
+    is_ood: ``score > threshold``, the same as ``p_value <= alpha``. score: higher = more out-of-distribution.
+    p_value: share of in-distribution images at least as unusual. logits: the network's own, untouched.
+    prediction: their largest.
+    """
+
+    is_ood: Tensor
+    score: Tensor
+    p_value: Tensor
+    logits: Tensor
+    prediction: Tensor
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def __repr__(self) -> str:
+        return f"Verdict({int(self.is_ood.sum())} of {len(self)} out-of-distribution)"
