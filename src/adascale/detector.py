@@ -35,7 +35,7 @@ class OODDetector:
     model: any ``nn.Module`` that returns logits. method: a name (see ``adascale methods``) or a configured
     `Detector`. parameters: the method's own, by name, e.g. ``p_max=90, pixels="random"``. head: the name of the last
     linear layer, where it cannot be found. alpha: the share of in-distribution images that may be flagged.
-    seed: of the split between the images that are fitted on and those that set the threshold.
+    split_seed: of the draw that parts the images into those fitted on and those that set the threshold.
     preprocess: how image files become inputs; kept with the detector and saved with it.
     """
 
@@ -46,7 +46,7 @@ class OODDetector:
         *,
         head: str | None = None,
         alpha: float = 0.05,
-        seed: int = 0,
+        split_seed: int = 0,
         batch_size: int = 32,
         preprocess: Preprocess | None = None,
         **parameters: Any,
@@ -54,7 +54,7 @@ class OODDetector:
         check_alpha(alpha)
         self.classifier = Classifier(model, head)
         self.method = _configured(method, parameters)
-        self.alpha, self.seed, self.batch_size, self.preprocess = alpha, seed, batch_size, preprocess
+        self.alpha, self.split_seed, self.batch_size, self.preprocess = alpha, split_seed, batch_size, preprocess
         self.calibration: Calibration | None = None
         self.input_shape: tuple[int, ...] | None = None
         self.reference_images = 0
@@ -78,7 +78,7 @@ class OODDetector:
         if self.method.fits_on == "nothing":
             reference, held_out = torch.arange(0), torch.arange(n)
         else:
-            reference, held_out = split(n, self.seed)
+            reference, held_out = split(n, self.split_seed)
             if not len(reference):
                 raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")
         self.method.fit(outputs[reference], head)
@@ -122,6 +122,16 @@ class OODDetector:
             outputs.logits.argmax(1),
         )
 
+    @property
+    def guarantee(self) -> str:
+        """What is promised about false alarms, in one sentence."""
+        return self._calibrated().guarantee()
+
+    @property
+    def threshold(self) -> float:
+        """Images that score above it are flagged."""
+        return self._calibrated().threshold
+
     def save(self, path: str | Path, **about: Any) -> None:
         """Write everything but the network to one safetensors file. ``about`` is kept in its ``about`` record."""
         calibration, head = self._calibrated(), self.method.head_
@@ -133,7 +143,7 @@ class OODDetector:
                 "alpha": self.alpha,
                 "images": len(calibration.scores),
                 "reference_images": self.reference_images,
-                "seed": self.seed,
+                "split_seed": self.split_seed,
                 "guarantee": calibration.guarantee(),
             },
             "head": {
@@ -162,11 +172,10 @@ class OODDetector:
         preprocess = record["input"]["preprocess"]
         detector = cls(
             model,
-            record["method"],
+            detectors.get(record["method"])(**record["parameters"]),
             alpha=record["calibration"]["alpha"],
-            seed=record["calibration"]["seed"],
+            split_seed=record["calibration"]["split_seed"],
             preprocess=Preprocess(**preprocess) if preprocess else None,
-            **record["parameters"],
         )
         head = detector._adopt_head(record, path)
         shape = record["input"]["shape"]

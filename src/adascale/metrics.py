@@ -57,7 +57,7 @@ def fpr_at_tpr(id_scores: Tensor, ood_scores: Tensor, tpr: float = 0.95) -> floa
 def aupr(id_scores: Tensor, ood_scores: Tensor) -> float:
     """Area under precision against recall, OOD as positive, trapezoids between the distinct thresholds."""
     negative, positive = _checked(id_scores, "ID"), _checked(ood_scores, "OOD")
-    thresholds = torch.cat([negative, positive]).unique().flip(0)
+    thresholds = torch.unique(torch.cat([negative, positive])).flip(0)
     caught = _at_or_above(positive, thresholds)
     precision = caught / (caught + _at_or_above(negative, thresholds))
     recall = caught / len(positive)

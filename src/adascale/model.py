@@ -56,14 +56,13 @@ class Classifier:
     @property
     def head(self) -> Head:
         """A copy of the last linear layer's values; known from the first batch on (or at once if named)."""
-        weight, bias = _matrix(self._head_module), getattr(self._head_module, "bias", None)
-        if weight is None:
+        head = _head_of(self._head_module)
+        if head is None:
             raise HeadNotFoundError(
                 f"head={self.head_name!r} is a {_kind(self._head_module)} without a (classes, features) weight. "
                 f"{_advice(_matrix_modules(self.model))}"
             )
-        copy = weight.detach().cpu().clone()
-        return Head(copy, bias.detach().cpu().clone() if isinstance(bias, Tensor) else None)
+        return Head(head.weight.cpu().clone(), None if head.bias is None else head.bias.cpu().clone())
 
     @property
     def _head_module(self) -> nn.Module:
@@ -246,13 +245,12 @@ def _gives(call: _Call, logits: Tensor) -> bool:
 
 def _is_affine(call: _Call) -> bool:
     """The proof: the result equals ``W a + b`` within what the precision allows."""
-    weight, bias = _matrix(call.module), getattr(call.module, "bias", None)
-    features, result = _rows(call.given), _rows(call.result)
-    if weight is None or features is None or result is None:
+    head, features, result = _head_of(call.module), _rows(call.given), _rows(call.result)
+    if head is None or features is None or result is None:
         return False
-    if features.shape[1] != weight.shape[1] or result.shape != (len(features), len(weight)):
+    if features.shape[1] != head.weight.shape[1] or result.shape != (len(features), len(head.weight)):
         return False
-    expected = Head(weight, bias if isinstance(bias, Tensor) else None)(features)
+    expected = head(features)
     exact = result.dtype in (torch.float32, torch.float64)
     slack = (1e-3 if exact else 3e-2) * max(float(expected.abs().max()), 1e-6)
     return bool(((expected - result.double()).abs() <= slack).all())
@@ -268,6 +266,11 @@ def _rows(value: Any, rows: int | None = None) -> Tensor | None:
 
 def _first_tensor(args: Any, kwargs: Any) -> Any:
     return next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
+
+
+def _head_of(module: nn.Module) -> Head | None:
+    weight, bias = _matrix(module), getattr(module, "bias", None)
+    return None if weight is None else Head(weight.detach(), bias.detach() if isinstance(bias, Tensor) else None)
 
 
 def _matrix(module: nn.Module) -> Tensor | None:

@@ -1,0 +1,214 @@
+"""The main job on real images, offline: handwritten digits and photographs that come with scikit-learn.
+
+A small network learns the digits 0 to 7. The digits 8 and 9, which it never saw, are near-OOD; patches of two
+photographs are far-OOD. Every method is fitted and compared from one extraction; one detector is saved and used.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from rich.console import Console
+from rich.table import Table
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from adascale import detectors, metrics
+from adascale.compat import optional
+from adascale.data import Preprocess
+from adascale.detector import OODDetector
+from adascale.extract import extract
+from adascale.model import Classifier
+from adascale.types import Outputs
+
+PREPROCESS = {"size": 32, "crop": 32, "mean": (0.3,), "std": (0.35,)}
+KNOWN_DIGITS = 8
+SEED = 0
+
+
+class DigitsCNN(nn.Module):
+    """Three convolutions, 256 features, 8 classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 32, 3, padding=1)
+        self.conv2 = nn.Conv2d(32, 64, 3, padding=1)
+        self.conv3 = nn.Conv2d(64, 256, 3, padding=1)
+        self.fc = nn.Linear(256, KNOWN_DIGITS)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.max_pool2d(F.relu(self.conv1(x)), 2)
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        logits: Tensor = self.fc(F.relu(self.conv3(x)).mean((2, 3)))
+        return logits
+
+
+def digits_cnn() -> nn.Module:
+    """The untrained network: ``adascale fit IMAGES --model .../demo.py:digits_cnn --weights network.safetensors``."""
+    return DigitsCNN()
+
+
+class Digits(NamedTuple):
+    """uint8 images and labels: what the network trains on, ID for fitting and testing, near- and far-OOD."""
+
+    train: tuple[list[Image.Image], Tensor]
+    fit: tuple[list[Image.Image], Tensor]
+    test: tuple[list[Image.Image], Tensor]
+    near: list[Image.Image]
+    far: list[Image.Image]
+
+
+def load_digits() -> Digits:
+    """1,797 digits of 8 x 8 pixels (UCI), and two photographs cut into 32 x 32 patches."""
+    datasets = optional("sklearn.datasets", "demo")
+    bunch = datasets.load_digits()
+    images = [Image.fromarray((digit * 255 / 16).round().astype(np.uint8)) for digit in bunch.images]
+    labels = torch.from_numpy(bunch.target)
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(SEED)).tolist()
+    known = [i for i in order if labels[i] < KNOWN_DIGITS]
+    cuts = (0, len(known) * 3 // 5, len(known) * 4 // 5, len(known))
+    parts = [known[a:b] for a, b in pairwise(cuts)]
+    train, fit, test = (([images[i] for i in part], labels[part]) for part in parts)
+    near = [images[i] for i in order if labels[i] >= KNOWN_DIGITS]
+    photographs = [Image.fromarray(photo).convert("L") for photo in datasets.load_sample_images().images]
+    far = [patch for photo in photographs for patch in _patches(photo, 32)]
+    return Digits(train, fit, test, near, far)
+
+
+def train_network(images: Tensor, labels: Tensor, epochs: int = 15) -> nn.Module:
+    """Cross-entropy with Adam; the same weights every time on the same machine."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        network = DigitsCNN()
+        optimizer = torch.optim.Adam(network.parameters(), lr=2e-3)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+        for _ in range(epochs):
+            for rows in torch.split(torch.randperm(len(images)), 64):
+                optimizer.zero_grad()
+                torch.autograd.backward(F.cross_entropy(network(images[rows]), labels[rows]))
+                optimizer.step()
+            schedule.step()
+    return network.eval()
+
+
+def run(out: Path, as_json: bool = False) -> None:
+    """Train, fit, compare, save, decide; the table and the verdicts on stdout."""
+    began = time.monotonic()
+    data, preprocess = load_digits(), Preprocess(**PREPROCESS)  # type: ignore[arg-type]
+    tensors = {name: _stack(getattr(data, name), preprocess) for name in Digits._fields}
+    _say(f"Training a small network on {len(tensors['train'])} images of the digits 0 to 7 ...")
+    network = train_network(tensors["train"], data.train[1])
+    methods = [cls() for cls in detectors.ALL]
+    views = [view for method in methods for view in method.views]
+    _say(f"One extraction for {len(methods)} methods ...")
+    classifier = Classifier(network)
+    outputs = {
+        name: Outputs.cat(list(extract(classifier, tensors[name], views, 64)))
+        for name in ("fit", "test", "near", "far")
+    }
+    rows = compare(methods, classifier, outputs)
+    accuracy = float((outputs["test"].logits.argmax(1) == data.test[1]).double().mean())
+    detector = OODDetector(network, preprocess=preprocess).fit(tensors["fit"])
+    examples = _save(out, detector, network, data)
+    verdicts = _judge(out, network, examples, preprocess)
+    took = time.monotonic() - began
+    if as_json:
+        result = {"accuracy": accuracy, "methods": rows, "verdicts": verdicts}
+        print(json.dumps({**result, "guarantee": detector.guarantee}))
+        return
+    _print(rows, accuracy, detector, verdicts, out)
+    _say(f"\nDone in {took:.0f} s.")
+
+
+def compare(
+    methods: list[detectors.Detector], classifier: Classifier, outputs: dict[str, Outputs]
+) -> list[dict[str, Any]]:
+    """FPR@95 and AUROC of every method, near and far, in percent."""
+    rows = []
+    for method in methods:
+        method.fit(outputs["fit"], classifier.head)
+        scores = {name: method.score(outputs[name]) for name in ("test", "near", "far")}
+        row: dict[str, Any] = {"method": method.name}
+        for side in ("near", "far"):
+            figures = metrics.evaluate(scores["test"], scores[side])
+            row |= {f"{side}_fpr95": 100 * figures.fpr95, f"{side}_auroc": 100 * figures.auroc}
+        rows.append(row)
+    return rows
+
+
+def _save(out: Path, detector: OODDetector, network: nn.Module, data: Digits) -> list[str]:
+    """The network, the detector and five images, laid out for ``adascale score``."""
+    (out / "images").mkdir(parents=True, exist_ok=True)
+    weights = out / "network.safetensors"
+    save_file(network.state_dict(), weights)
+    spec = f"{Path(__file__).resolve()}:digits_cnn"
+    detector.save(out / "detector.safetensors", model=spec, weights=str(weights.resolve()))
+    chosen = {
+        f"known_digit_{int(data.test[1][0])}.png": data.test[0][0],
+        f"known_digit_{int(data.test[1][1])}_too.png": data.test[0][1],
+        "unknown_digit_1.png": data.near[0],
+        "unknown_digit_2.png": data.near[1],
+        "photograph.png": data.far[100],
+    }
+    for name, image in chosen.items():
+        image.save(out / "images" / name)
+    return list(chosen)
+
+
+def _judge(out: Path, network: nn.Module, names: list[str], preprocess: Preprocess) -> list[dict[str, Any]]:
+    detector = OODDetector.load(out / "detector.safetensors", network)
+    verdict = detector(torch.stack([preprocess(Image.open(out / "images" / name)) for name in names]))
+    return [
+        {
+            "image": name,
+            "is_ood": bool(verdict.is_ood[i]),
+            "score": float(verdict.score[i]),
+            "p_value": float(verdict.p_value[i]),
+            "prediction": int(verdict.prediction[i]),
+        }
+        for i, name in enumerate(names)
+    ]
+
+
+def _print(
+    rows: list[dict[str, Any]], accuracy: float, detector: OODDetector, verdicts: list[dict[str, Any]], out: Path
+) -> None:
+    console = Console(highlight=False)
+    table = Table("method", title=f"Digits 0-7 known (accuracy {100 * accuracy:.1f} %), FPR@95 / AUROC in percent")
+    for title in ("near: digits 8, 9", "far: photographs"):
+        table.add_column(title, justify="right")
+    for row in rows:
+        cells = (f"{row[f'{side}_fpr95']:.2f} / {row[f'{side}_auroc']:.2f}" for side in ("near", "far"))
+        table.add_row(row["method"], *cells)
+    console.print(table)
+    console.print(f"\nSaved {out / 'detector.safetensors'}: {detector.method.name}")
+    console.print(detector.guarantee + "\n")
+    answers = Table("image", "verdict", "p-value", "network says", box=None, pad_edge=False)
+    for row in verdicts:
+        verdict = "out-of-distribution" if row["is_ood"] else "in-distribution"
+        answers.add_row(row["image"], verdict, f"{row['p_value']:.3f}", str(row["prediction"]))
+    console.print(answers)
+    console.print(f"\nNext: adascale score {out / 'images'} --detector {out / 'detector.safetensors'}", soft_wrap=True)
+
+
+def _stack(part: Any, preprocess: Preprocess) -> Tensor:
+    images = part[0] if isinstance(part, tuple) else part
+    return torch.stack([preprocess(image) for image in images])
+
+
+def _patches(photo: Image.Image, side: int) -> list[Image.Image]:
+    corners = [(x, y) for y in range(0, photo.height - side + 1, side) for x in range(0, photo.width - side + 1, side)]
+    return [photo.crop((x, y, x + side, y + side)) for x, y in corners]
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)

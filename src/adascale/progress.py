@@ -1,0 +1,61 @@
+"""Progress on stderr: a bar with rate and remaining time on a terminal, a line now and then in a log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+_LOG_EVERY_SECONDS = 20.0
+
+
+class Advance(Protocol):
+    def __call__(self, images: int) -> None: ...
+
+
+@contextmanager
+def progress(title: str, total: int, done: int = 0) -> Iterator[Advance]:
+    """Calls of the yielded function move the display on by so many images."""
+    console = Console(stderr=True)
+    began = time.monotonic()
+    if not console.is_terminal:
+        yield _logger(console, title, total, done)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as display:
+        task = display.add_task(title, total=total, completed=done, rate="")
+        seen = 0
+
+        def advance(images: int) -> None:
+            nonlocal seen
+            seen += images
+            display.update(task, advance=images, rate=f"{seen / max(time.monotonic() - began, 1e-9):.1f} images/s")
+
+        yield advance
+
+
+def _logger(console: Console, title: str, total: int, done: int) -> Advance:
+    began = last = time.monotonic()
+    seen = 0
+
+    def advance(images: int) -> None:
+        nonlocal seen, last
+        seen += images
+        now = time.monotonic()
+        if now - last >= _LOG_EVERY_SECONDS:
+            last = now
+            rate = seen / (now - began)
+            left = (total - done - seen) / rate
+            console.print(f"{title}: {done + seen} of {total}, {rate:.1f} images/s, {left:.0f} s left", highlight=False)
+
+    return advance
