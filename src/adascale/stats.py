@@ -56,10 +56,10 @@ def mass_ratio(ranked: Tensor, percentile: Tensor) -> Tensor:
 
 def scaled_activation_energy(logits: Tensor, bias: Tensor, ratio: Tensor) -> Tensor:
     """``E(W (a e^r) + b)`` without the head: ``e^r`` is one number a row, so it equals ``E(e^r (z - b) + b)``."""
-    factor = ratio.clamp(max=_LARGEST_EXPONENT).exp()[:, None]
+    factor = ratio.double().clamp(max=_LARGEST_EXPONENT).exp()[:, None]
     return energy(factor * (logits.double() - bias) + bias)
 
 
 def scaled_logit_energy(logits: Tensor, ratio: Tensor) -> Tensor:
     """``E(z r^2)``."""
-    return energy(logits.double() * ratio.square()[:, None])
+    return energy(logits.double() * ratio.double().square()[:, None])

@@ -1,0 +1,87 @@
+"""Shared cases: small networks of many shapes, and the optional folder of real data and oracles."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from adascale import Head, Outputs, View
+
+ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get("ADASCALE_DATA", ROOT.parent / "shared" / "data"))
+ORACLES = DATA.parent / "oracles"
+
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"real data and networks are not at {DATA} (ADASCALE_DATA)")
+needs_oracles = pytest.mark.skipif(not ORACLES.is_dir(), reason=f"reference scores are not at {ORACLES}")
+
+
+class SmallNet(nn.Module):
+    """A convolution, 128 features after a ReLU, a linear head."""
+
+    def __init__(self, classes: int = 5, bias: bool = True) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 128, 3, stride=2, padding=1)
+        self.norm = nn.BatchNorm2d(128)
+        self.fc = nn.Linear(128, classes, bias=bias)
+
+    def features(self, x: Tensor) -> Tensor:
+        return torch.relu(self.norm(self.conv(x))).mean((2, 3))
+
+    def forward(self, x: Tensor) -> Any:
+        return self.fc(self.features(x))
+
+
+def seeded(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
+    """The network with random but settled weights; batch norm statistics are not the trivial ones."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = make()
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                nn.init.normal_(module.running_mean, std=0.1)  # type: ignore[arg-type]
+        return model.eval()
+
+
+def images(n: int = 6, channels: int = 3, size: int = 16, seed: int = 0) -> Tensor:
+    return torch.randn(n, channels, size, size, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def net() -> nn.Module:
+    return seeded(SmallNet)
+
+
+class Case:
+    """One oracle file: its arrays, head and outputs (scores there are higher = more ID)."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        with np.load(ORACLES / f"{name}.npz", allow_pickle=False) as file:
+            self.arrays = {key: file[key] for key in file.files}
+        self.head = Head(self["W"], self["b"])
+
+    def __getitem__(self, key: str) -> Tensor:
+        return torch.from_numpy(self.arrays[key])
+
+    def scores(self) -> list[str]:
+        return [key.removeprefix("score__") for key in self.arrays if key.startswith("score__")]
+
+    def outputs(self, split: str) -> Outputs:
+        """Float32 features as stored; for the convnet case those of the float64 run."""
+        prefix = "net_" if f"net_feat_{split}" in self.arrays else ""
+        features = self[f"{prefix}feat_{split}"]
+        perturbed = f"{prefix}featp_{split}"
+        views = {View(): self[perturbed]} if perturbed in self.arrays else {}
+        labels = self[f"y_{split}"] if f"y_{split}" in self.arrays else None
+        return Outputs(self.head(features), features, views, labels)
+
+
+def worst_relative(actual: Tensor, expected: Tensor) -> float:
+    return float(((actual.double() - expected.double()).abs() / expected.double().abs().clamp_min(1e-12)).max())
