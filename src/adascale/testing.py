@@ -43,7 +43,7 @@ def example_outputs(n: int, views: tuple[View, ...], *, ood: bool = False, seed:
     base = torch.randn(n, _FEATURES, generator=noise) * 0.3 + signal * weight[labels]
     features = base.clamp_min(0)
     shaken = {
-        view: (base + torch.randn(n, _FEATURES, generator=noise) * (1.0 if ood else 0.1)).clamp_min(0) for view in views
+        view: (base + torch.randn(n, _FEATURES, generator=noise) * (3.0 if ood else 0.1)).clamp_min(0) for view in views
     }
     return Outputs(head(features).float(), features, shaken, labels), head
 

@@ -62,7 +62,7 @@ class Adaptive(Detector):
     seed: int = 0
     statistic: Statistic = "q_prime"
 
-    def __post_init__(self) -> None:
+    def _check_parameters(self) -> None:
         check_percent("p_min", self.p_min)
         check_percent("p_max", self.p_max)
         if self.p_min > self.p_max:
@@ -158,7 +158,7 @@ class ActivationShift(Detector):
     epsilon: float = 0.5
     seed: int = 0
 
-    def __post_init__(self) -> None:
+    def _check_parameters(self) -> None:
         check_percent("k1", self.k1)
         _ = self.view
 

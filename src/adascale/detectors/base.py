@@ -33,7 +33,8 @@ class Detector(ABC):
     """A method. The dataclass fields are its hyperparameters; what ``fit`` learns ends in an underscore.
 
     Assigning a hyperparameter forgets what was fitted, so a score never mixes old state with new parameters.
-    Subclasses declare the class attributes and write ``_score`` (and ``_fit``, ``views`` where they need them).
+    Subclasses declare the class attributes and write ``_score`` (and ``_check_parameters``, ``_fit``, ``views`` where
+    they need them).
     """
 
     name: ClassVar[str]
@@ -41,6 +42,9 @@ class Detector(ABC):
     fits_on: ClassVar[FitsOn] = "nothing"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     signed_features: ClassVar[Literal["any", "relu", "as is"]] = "any"
+
+    def __post_init__(self) -> None:
+        self._check_parameters()
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -58,6 +62,7 @@ class Detector(ABC):
     def fit(self, reference: Outputs | None, head: Head) -> Self:
         """Learn from ID outputs (ignored by methods that fit on nothing). Fitting again starts from scratch."""
         self._forget()
+        self._check_parameters()
         if self.fits_on != "nothing":
             self._fit(self._usable(reference), head)
         self.head_ = head
@@ -82,6 +87,9 @@ class Detector(ABC):
         self._forget()
         vars(self).update({**state, "head_": head})
         return self
+
+    def _check_parameters(self) -> None:  # noqa: B027 (only methods with parameters write it)
+        """Refuse hyperparameters that make no sense, when made and when fitted."""
 
     def _fit(self, reference: Outputs, head: Head) -> None:  # noqa: B027 (only methods that learn write it)
         """Learn from checked ID outputs."""

@@ -27,7 +27,7 @@ class EBO(Detector):
 
     temperature: float = 1.0
 
-    def __post_init__(self) -> None:
+    def _check_parameters(self) -> None:
         if not self.temperature > 0:
             raise InputError(f"temperature={self.temperature}; it must be above 0.")
 

@@ -29,7 +29,7 @@ class LTS(Detector):
 
     percentile: float = 95
 
-    def __post_init__(self) -> None:
+    def _check_parameters(self) -> None:
         check_percent("percentile", self.percentile)
 
     def _score(self, outputs: Outputs) -> Tensor:

@@ -33,7 +33,7 @@ class SCALE(Detector):
     percentile: float = 85
     relu: bool = False
 
-    def __post_init__(self) -> None:
+    def _check_parameters(self) -> None:
         check_percent("percentile", self.percentile)
 
     def _score(self, outputs: Outputs) -> Tensor:

@@ -1,0 +1,211 @@
+"""`OODDetector`: three lines from a network to a verdict, and files that are refused when they should be."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from adascale import (
+    AdascaleWarning,
+    DetectorFileError,
+    InputError,
+    NotFittedError,
+    OODDetector,
+    Preprocess,
+    Verdict,
+    detectors,
+)
+from tests.conftest import SmallNet, images, seeded
+
+
+@pytest.fixture
+def fitted(net: nn.Module) -> OODDetector:
+    return OODDetector(net).fit(images(60))
+
+
+def same(a: Verdict, b: Verdict) -> bool:
+    return torch.equal(a.score, b.score) and torch.equal(a.p_value, b.p_value) and torch.equal(a.is_ood, b.is_ood)
+
+
+def test_a_verdict_in_three_lines(net: nn.Module) -> None:
+    detector = OODDetector(net).fit(images(60))
+    verdict = detector(images(5, seed=1))
+    with torch.no_grad():
+        logits = net(images(5, seed=1))
+    assert torch.allclose(verdict.logits, logits, atol=1e-6)
+    assert torch.equal(verdict.prediction, logits.argmax(1))
+    assert torch.equal(verdict.is_ood, verdict.score > detector.threshold)
+    assert torch.equal(verdict.is_ood, verdict.p_value <= 0.05)
+    assert verdict.score.dtype == verdict.p_value.dtype == torch.float64
+    assert torch.equal(detector.score(images(5, seed=1)), verdict.score)
+    assert repr(verdict) == f"Verdict({int(verdict.is_ood.sum())} of 5 out-of-distribution)"
+
+
+@pytest.mark.parametrize("cls", detectors.ALL, ids=lambda cls: cls.name)
+def test_every_method_by_name_and_back_from_disk(cls: type[detectors.Detector], net: nn.Module, tmp_path: Path) -> None:
+    detector = OODDetector(net, cls.name).fit(images(60))
+    detector.save(tmp_path / "d.safetensors")
+    loaded = OODDetector.load(tmp_path / "d.safetensors", seeded(SmallNet))
+    assert same(loaded(images(5, seed=1)), detector(images(5, seed=1)))
+    assert (loaded.method, loaded.threshold) == (detector.method, detector.threshold)
+
+
+def test_parameters_reach_the_method(net: nn.Module) -> None:
+    detector = OODDetector(net, p_max=90, pixels="random", seed=7)
+    assert detector.method == detectors.AdaSCALE_A(p_max=90, pixels="random", seed=7)
+    assert OODDetector(net, detectors.LTS(70)).method == detectors.LTS(70)
+    with pytest.raises(InputError, match="no parameter 'p_mx'; it has: epsilon, fraction"):
+        OODDetector(net, p_mx=90)
+    with pytest.raises(InputError, match="set them on it"):
+        OODDetector(net, detectors.LTS(), percentile=70)
+
+
+def test_what_is_fitted_on_does_not_set_the_threshold(net: nn.Module) -> None:
+    detector = OODDetector(net).fit(images(60))
+    assert detector.calibration is not None
+    assert (detector.reference_images, len(detector.calibration.scores)) == (12, 48)
+    fixed = OODDetector(net, "scale").fit(images(60))  # learns nothing: every image calibrates
+    assert fixed.calibration is not None
+    assert (fixed.reference_images, len(fixed.calibration.scores)) == (0, 60)
+
+
+def test_few_images_say_plainly_what_holds(net: nn.Module) -> None:
+    with pytest.warns(AdascaleWarning, match=r"At most 16\.7 % .* 5 % needs at least 19"):
+        detector = OODDetector(net).fit(images(10))
+    assert detector.threshold < float("inf")
+    assert torch.equal(detector(images(9, seed=2)).is_ood, detector(images(9, seed=2)).p_value <= 1 / 6)
+
+
+def test_alpha_moves_the_threshold(net: nn.Module) -> None:
+    strict, loose = (OODDetector(net, alpha=alpha).fit(images(120)) for alpha in (0.02, 0.3))
+    assert strict.threshold > loose.threshold
+
+
+def test_streams_and_batches_agree(fitted: OODDetector) -> None:
+    x = images(40, seed=3)
+    pieces = list(fitted.stream([x[:7], x[7:]]))
+    assert [len(piece) for piece in pieces] == [7, 33]
+    assert torch.allclose(torch.cat([piece.score for piece in pieces]), fitted(x).score, rtol=1e-5)
+
+
+def test_one_image_alone(fitted: OODDetector) -> None:
+    one = images(1, seed=4)
+    assert len(fitted(one[0])) == 1
+    assert torch.equal(fitted(one[0]).score, fitted(one).score)
+
+
+def test_broken_activations_are_flagged(fitted: OODDetector) -> None:
+    x = images(2)
+    x[0] = float("nan")
+    verdict = fitted(x)
+    assert verdict.is_ood[0]
+    assert verdict.score[0] == float("inf")
+    assert verdict.score[1].isfinite()
+
+
+def test_misuse_is_answered_in_one_line(fitted: OODDetector, net: nn.Module) -> None:
+    cases: list[tuple[type[Exception], Any, str]] = [
+        (NotFittedError, lambda: OODDetector(net)(images(2)), r"call fit\(id_images\) first"),
+        (InputError, lambda: OODDetector(net).fit([]), "no images"),
+        (InputError, lambda: OODDetector(net).fit(images(1)), "one to learn from and one to calibrate"),
+        (InputError, lambda: OODDetector(net, "scale", alpha=5), "above 0 and below 1"),
+        (InputError, lambda: fitted(images(2, size=20)), r"calibrated on \(3, 16, 16\)"),
+        (InputError, lambda: fitted([]), "no images to judge"),
+    ]
+    for error, call, words in cases:
+        with pytest.raises(error, match=words) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_changed_method_must_be_fitted_again(fitted: OODDetector) -> None:
+    fitted.method.p_max = 99  # type: ignore[attr-defined]
+    with pytest.raises(NotFittedError):
+        fitted(images(2))
+
+
+def test_the_file_says_what_it_is(fitted: OODDetector, tmp_path: Path) -> None:
+    fitted.preprocess = Preprocess(size=20, crop=16, mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2))
+    fitted.save(tmp_path / "d.safetensors", model="net.py:make")
+    with safe_open(tmp_path / "d.safetensors", framework="pt") as file:  # any safetensors reader can
+        record = json.loads(file.metadata()["adascale"])
+    assert record["method"] == "adascale_a"
+    assert record["parameters"]["p_max"] == 85
+    assert record["calibration"]["images"] == 48
+    assert record["head"]["name"] == "fc"
+    assert record["input"] == {
+        "shape": [3, 16, 16],
+        "preprocess": {
+            "size": 20,
+            "crop": 16,
+            "mean": [0.5, 0.4, 0.3],
+            "std": [0.2, 0.2, 0.2],
+            "interpolation": "bilinear",
+        },
+    }
+    assert record["about"] == {"model": "net.py:make"}
+    assert OODDetector.load(tmp_path / "d.safetensors", seeded(SmallNet)).preprocess == fitted.preprocess
+
+
+def changed(weight: str) -> nn.Module:
+    model = seeded(SmallNet)
+    with torch.no_grad():
+        model.get_parameter(weight).view(-1)[0].add_(1e-3)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (lambda: seeded(lambda: SmallNet(classes=6)), "other weights"),
+        (lambda: changed("fc.bias"), "other weights"),
+        (lambda: changed("conv.weight"), "below"),
+        (lambda: seeded(SmallNet).half(), "other weights|precision"),
+        (lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 5)), "no such layer"),
+    ],
+)
+def test_another_network_is_refused(fitted: OODDetector, tmp_path: Path, model: Any, words: str) -> None:
+    fitted.save(tmp_path / "d.safetensors")
+    with pytest.raises(DetectorFileError, match=words):
+        OODDetector.load(tmp_path / "d.safetensors", model())
+
+
+def test_a_damaged_or_foreign_file_is_refused(fitted: OODDetector, tmp_path: Path, net: nn.Module) -> None:
+    good = tmp_path / "d.safetensors"
+    fitted.save(good)
+    content = good.read_bytes()
+    bad = tmp_path / "bad.safetensors"
+    for at in (3, 40, len(content) // 2, len(content) - 3):  # length, metadata, anywhere, last tensor
+        bad.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+        with pytest.raises(DetectorFileError):
+            OODDetector.load(bad, net)
+    for cut in (b"", content[:5], content[:-1], b"hello, I am a text file"):
+        bad.write_bytes(cut)
+        with pytest.raises(DetectorFileError, match="damaged"):
+            OODDetector.load(bad, net)
+    torch.save({"a": torch.zeros(2)}, bad)
+    with pytest.raises(DetectorFileError, match="not a safetensors file"):
+        OODDetector.load(bad, net)
+    save_file({"a": torch.zeros(2)}, bad)
+    with pytest.raises(DetectorFileError, match="not a detector saved by adascale"):
+        OODDetector.load(bad, net)
+    with pytest.raises(DetectorFileError, match="There is no detector file"):
+        OODDetector.load(tmp_path / "none.safetensors", net)
+
+
+def test_saving_is_atomic(fitted: OODDetector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "d.safetensors"
+    fitted.save(target)
+    before = target.read_bytes()
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        fitted.save(target)
+    assert [path.name for path in tmp_path.iterdir()] == ["d.safetensors"]
+    assert target.read_bytes() == before

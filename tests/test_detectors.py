@@ -1,0 +1,152 @@
+"""Every method on the one contract, and what each promises by itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from adascale import AdascaleWarning, Detector, Head, InputError, NotFittedError, Outputs, View, detectors
+from adascale.detectors.adascale import Adaptive
+from adascale.stats import energy
+from adascale.testing import CHECKS, check_detector, example_outputs
+
+ADAPTIVE = [cls for cls in detectors.ALL if issubclass(cls, Adaptive)]
+
+
+@pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("cls", detectors.ALL, ids=lambda cls: cls.name)
+def test_contract(cls: type[Detector], check: object) -> None:
+    check(cls)  # type: ignore[operator]
+
+
+def test_the_contract_can_be_broken() -> None:
+    class Upside(detectors.MSP):
+        def _score(self, outputs: Outputs) -> torch.Tensor:
+            return -super()._score(outputs)
+
+    class Batchy(detectors.MLS):
+        def _score(self, outputs: Outputs) -> torch.Tensor:
+            return super()._score(outputs) - outputs.logits.mean()
+
+    class Greedy(detectors.EBO):
+        def _score(self, outputs: Outputs) -> torch.Tensor:
+            return -energy(outputs.logits.mul_(2))
+
+    for broken, words in ((Upside, "scores higher"), (Batchy, "one by one"), (Greedy, "one by one|alone")):
+        with pytest.raises(AssertionError, match=words):
+            check_detector(broken)
+
+
+def test_the_researchers_line() -> None:
+    outputs, head = example_outputs(20, ())
+    scores = detectors.get("scale")(percentile=85).fit(outputs, head).score(outputs)
+    assert torch.equal(scores, detectors.SCALE().fit(None, head).score(outputs))
+
+
+@pytest.mark.parametrize("cls", ADAPTIVE, ids=lambda cls: cls.name)
+@pytest.mark.parametrize("statistic", ["q_prime", "q", "c_o", "top", "q_top"])
+def test_one_percentile_is_the_fixed_method(cls: type[Adaptive], statistic: str) -> None:
+    """p_min = p_max: SCALE resp. LTS, whatever the statistic."""
+    detector = cls(p_min=80, p_max=80, statistic=statistic)  # type: ignore[arg-type]
+    outputs, head = example_outputs(50, (View(),))
+    fixed = detectors.SCALE(80) if cls.name == "adascale_a" else detectors.LTS(80)
+    assert torch.equal(detector.fit(outputs, head).score(outputs), fixed.fit(None, head).score(outputs))
+
+
+def test_statistics_by_hand() -> None:
+    # D = 4: k1 = 50 % -> 2 entries, k2 = 75 % -> 3 entries; order of a: 1, 0, 2, 3
+    a, ae = torch.tensor([[3.0, 5.0, 1.0, -2.0]]), torch.tensor([[2.5, 6.0, -1.0, 7.0]])
+    outputs = Outputs(torch.zeros(1, 2), a, {View(): ae})
+    expected = {
+        "q": 1.0 + 0.5,  # |6 - 5| + |2.5 - 3|
+        "c_o": 6.0 + 2.5 + 0.0,  # ReLU(-1) = 0
+        "top": 5.0 + 3.0 + 1.0,
+        "q_prime": 10 * 1.5 + 8.5,
+        "q_top": 10 * 1.5 + 9.0,
+    }
+    for statistic, value in expected.items():
+        detector = detectors.AdaSCALE_A(k1=50, k2=75, statistic=statistic)  # type: ignore[arg-type]
+        assert detector.shift_statistic(outputs).item() == pytest.approx(value, abs=1e-6)
+    shift = detectors.ActivationShift(k1=50).fit(None, Head(torch.zeros(2, 4)))
+    assert shift.score(outputs).item() == pytest.approx(1.5, abs=1e-6)
+
+
+def test_a_small_network_still_uses_one_feature() -> None:
+    """1 % of 64 features is less than one; the reference code takes none, and its Q is always 0."""
+    a = torch.zeros(1, 64)
+    a[0, 7] = 2.0
+    outputs = Outputs(torch.zeros(1, 2), a, {View(): a + 0.25})
+    assert detectors.AdaSCALE_A(statistic="q").shift_statistic(outputs).item() == 0.25
+
+
+@pytest.mark.parametrize("cls", ADAPTIVE, ids=lambda cls: cls.name)
+def test_a_larger_shift_lowers_the_percentile_and_raises_the_score(cls: type[Adaptive]) -> None:
+    reference, head = example_outputs(100, (View(),))
+    detector = cls().fit(reference, head)
+    one = reference[:1]
+    calm = Outputs(one.logits, one.features, {View(): one.features})
+    shaken = Outputs(one.logits, one.features, {View(): one.features + 1})
+    assert detector.percentiles(calm) > detector.percentiles(shaken)
+    assert detector.ratios(calm) > detector.ratios(shaken)
+    assert detector.score(calm) < detector.score(shaken)
+
+
+def test_signed_features_warn_where_the_method_was_not_made_for_them() -> None:
+    features = torch.randn(8, 32, generator=torch.Generator().manual_seed(0))
+    head = Head(torch.ones(3, 32))
+    outputs = Outputs(head(features), features)
+    with pytest.warns(AdascaleWarning, match="relu=True"):
+        detectors.SCALE().fit(None, head).score(outputs)
+    rectified = Outputs(outputs.logits, features.clamp_min(0))
+    scores = detectors.SCALE(relu=True).fit(None, head).score(outputs)  # a warning would be an error here
+    assert torch.equal(scores, detectors.SCALE().fit(None, head).score(rectified))
+
+
+def test_presets_come_from_the_table() -> None:
+    assert detectors.preset("adascale_a", "imagenet", "ResNet50") == {"p_min": 80, "p_max": 85, "k2": 5}
+    assert detectors.preset("adascale_l", "cifar100", "densenet_101") == {"p_min": 65, "p_max": 75, "k2": 50}
+    assert len(detectors.PRESETS) == 24
+    for (method, *_), parameters in detectors.PRESETS.items():
+        assert detectors.get(method)(**parameters).parameters["lam"] == 10
+    with pytest.raises(InputError, match="imagenet/resnet-50"):
+        detectors.preset("adascale_a", "imagenet", "alexnet")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "words"),
+    [
+        ("adascale_a", {"p_min": 90, "p_max": 80}, "above p_max"),
+        ("adascale_a", {"p_max": 101}, "percentage from 0 to 100"),
+        ("adascale_l", {"k1": -1}, "percentage"),
+        ("adascale_a", {"statistic": "z"}, "q_prime, q, c_o"),
+        ("adascale_a", {"pixels": "z"}, "trivial, random"),
+        ("scale", {"percentile": 850}, "percentage"),
+        ("ebo", {"temperature": 0}, "above 0"),
+    ],
+)
+def test_bad_parameters_are_named(name: str, parameters: dict[str, object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        detectors.get(name)(**parameters)
+
+
+def test_a_parameter_assigned_later_is_checked_too() -> None:
+    detector = detectors.AdaSCALE_A()
+    detector.p_min = 99  # in between it may not fit together: p_max could follow
+    with pytest.raises(InputError, match="above p_max"):
+        detector.fit(*example_outputs(20, detector.views))
+
+
+def test_unknown_methods_are_answered_with_the_list() -> None:
+    with pytest.raises(InputError, match="adascale_a, adascale_l, scale"):
+        detectors.get("magic")
+
+
+def test_what_is_missing_is_said() -> None:
+    outputs, head = example_outputs(20, ())
+    with pytest.raises(InputError, match="needs the view trivial"):
+        detectors.AdaSCALE_A().fit(outputs, head)
+    with pytest.raises(InputError, match="got none"):
+        detectors.AdaSCALE_A().fit(None, head)
+    with pytest.raises(NotFittedError, match="call fit first"):
+        detectors.MSP().score(outputs)
