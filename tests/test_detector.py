@@ -126,7 +126,7 @@ def test_misuse_is_answered_in_one_line(fitted: OODDetector, net: nn.Module) -> 
 
 
 def test_a_changed_method_must_be_fitted_again(fitted: OODDetector) -> None:
-    fitted.method.p_max = 99  # type: ignore[attr-defined]
+    fitted.method.p_max = 99
     with pytest.raises(NotFittedError):
         fitted(images(2))
 

@@ -30,7 +30,7 @@ class Counter:
     def forward(self, _: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
         self.forwards.append(len(args[0]))
         if output.requires_grad:
-            output.register_hook(self.backward)
+            output.register_hook(self.backward)  # type: ignore[no-untyped-call]
 
     def backward(self, _: Tensor) -> None:
         self.backwards += 1

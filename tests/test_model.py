@@ -207,10 +207,11 @@ def test_the_network_is_left_as_it_was(pixels: Any, surroundings: str) -> None:
 
 class Fails(SmallNet):
     calls = 0
+    fail_at: int
 
     def forward(self, x: Tensor) -> Any:
         self.calls += 1
-        if self.calls >= self.fail_at:  # type: ignore[has-type]
+        if self.calls >= self.fail_at:
             self.fc(self.features(x))
             raise RuntimeError("half way")
         return super().forward(x)
@@ -230,7 +231,7 @@ def test_no_parameter_gradient_is_ever_computed() -> None:
     model = seeded(SmallNet)
     touched: list[str] = []
     for name, parameter in model.named_parameters():
-        parameter.register_hook(lambda _, name=name: touched.append(name))
+        parameter.register_hook(lambda _, name=name: touched.append(name))  # type: ignore[no-untyped-call]
     extract_batch(Classifier(model), images(), [View()])
     assert touched == []
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -1,4 +1,4 @@
-"""Heads of whole model zoos with random weights, found and proven. The plain run takes a sample, ``-m zoo`` all."""
+"""Heads of whole model zoos with random weights, found and proven. The plain run takes a sample, ``-m slow`` all."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_sample(spec: str) -> None:
     check(spec)
 
 
-@pytest.mark.zoo
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", everything())
 def test_all(spec: str) -> None:
     check(spec)
@@ -106,7 +106,7 @@ def test_the_table_covers_the_zoos() -> None:
     assert set(TIMM_FOUND + TIMM_REFUSED) <= set(timm.list_models())
 
 
-HUGGING_FACE = {
+HUGGING_FACE: dict[str, dict[str, Any]] = {
     "ViT": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64},
     "Beit": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64},
     "Dinov2": {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "patch_size": 16},

@@ -11,6 +11,8 @@ import json
 import sys
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from inspect import getdoc
 from pathlib import Path
@@ -37,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Tells when an image classifier is looking at something it was never trained on.",
 )
-SOME_UNREADABLE = 3
+SOME_UNREADABLE, INTERRUPTED = 3, 130
 
 Images = Annotated[str, typer.Argument(help="Folder (recursive), image, image list (.txt), .npz, or - for a list.")]
 Model = Annotated[str, typer.Option("--model", help=f"The network: {FORMS}.")]
@@ -85,7 +87,8 @@ def fit(
         preprocess=_preprocess(preprocess, size, crop, mean, std),
         **parameters,
     )
-    failures = jobs.fit_images(detector, found, output.with_name(output.name + ".parts"), workers)
+    with _resumable():
+        failures = jobs.fit_images(detector, found, output.with_name(output.name + ".parts"), workers)
     detector.save(output, model=_absolute(model), weights=None if weights is None else str(weights.resolve()))
     for name, reason in failures.items():
         _say(f"skipped {name}: {reason}")
@@ -122,12 +125,13 @@ def score(
     if journal and start:
         _say(f"resuming after {start} of {len(found)} images")
         tally.update(map(_outcome, journal.rows()))
-    for batch in jobs.score_images(loaded, found, start, workers):
-        if journal:
-            journal.append(batch)
-        else:
-            (write_jsonl if as_json else write_csv)(sys.stdout, batch, jobs.COLUMNS, header=not tally)
-        tally.update(map(_outcome, batch))
+    with _resumable():
+        for batch in jobs.score_images(loaded, found, start, workers):
+            if journal:
+                journal.append(batch)
+            else:
+                (write_jsonl if as_json else write_csv)(sys.stdout, batch, jobs.COLUMNS, header=not tally)
+            tally.update(map(_outcome, batch))
     if journal:
         journal.finish(jobs.COLUMNS)
         _report(output, tally, as_json)
@@ -316,6 +320,15 @@ def _end(failed: int, total: int) -> None:
         raise typer.Exit(SOME_UNREADABLE)
 
 
+@contextmanager
+def _resumable() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        _say("adascale: interrupted; the same command goes on where it stopped.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
@@ -327,8 +340,5 @@ def main() -> None:
     except AdascaleError as error:
         _say(f"adascale: {error}")
         sys.exit(2)
-    except KeyboardInterrupt:
-        _say("adascale: interrupted; the same command goes on where it stopped.")
-        sys.exit(130)
     except BrokenPipeError:
         sys.exit(0)

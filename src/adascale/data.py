@@ -102,8 +102,9 @@ class ImageSet:
     def open(self, index: int) -> Image.Image:
         if self.array is not None:
             return Image.fromarray(self.array[index])
-        image = Image.open(self.paths[index])
-        image.load()
+        image: Image.Image
+        with Image.open(self.paths[index]) as image:
+            image.load()  # of several frames the first
         return image
 
     def fingerprint(self) -> str:

@@ -43,6 +43,10 @@ class Detector(ABC):
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     signed_features: ClassVar[Literal["any", "relu", "as is"]] = "any"
 
+    if TYPE_CHECKING:  # what a class found by name accepts is known only to that class
+
+        def __init__(self, **parameters: Any) -> None: ...
+
     def __post_init__(self) -> None:
         self._check_parameters()
 
