@@ -56,13 +56,13 @@ def test_activation_scaling_needs_no_second_head_call() -> None:
     generator = torch.Generator().manual_seed(0)
     head = Head(torch.randn(7, 20, generator=generator), torch.randn(7, generator=generator))
     features, ratio = torch.rand(9, 20, generator=generator), torch.rand(9, generator=generator).double() + 1
-    scaled = stats.energy(head(features * ratio.exp()[:, None]))
-    assert torch.allclose(stats.scaled_activation_energy(head(features), head.offset, ratio), scaled, rtol=1e-12)
+    scaled = head(features * ratio.exp()[:, None])
+    assert torch.allclose(stats.scaled_activation_logits(head(features), head.offset, ratio), scaled, rtol=1e-12)
 
 
 def test_a_huge_ratio_stays_finite() -> None:
     logits = torch.tensor([[1e4, -3.0]])
-    assert stats.scaled_activation_energy(logits, torch.zeros(2), torch.tensor([5000.0])).isfinite().all()
+    assert stats.scaled_activation_logits(logits, torch.zeros(2), torch.tensor([5000.0])).isfinite().all()
 
 
 Array = np.ndarray[Any, np.dtype[np.float64]]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -54,12 +56,72 @@ def mass_ratio(ranked: Tensor, percentile: Tensor) -> Tensor:
     return torch.where(usable, mass[:, -1] / torch.where(usable, kept, 1.0), 1.0)
 
 
-def scaled_activation_energy(logits: Tensor, bias: Tensor, ratio: Tensor) -> Tensor:
-    """``E(W (a e^r) + b)`` without the head: ``e^r`` is one number a row, so it equals ``E(e^r (z - b) + b)``."""
+def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Tensor:
+    """``W (a e^r) + b`` without the head: ``e^r`` is one number a row, so it equals ``e^r (z - b) + b``."""
     factor = ratio.double().clamp(max=_LARGEST_EXPONENT).exp()[:, None]
-    return energy(factor * (logits.double() - bias) + bias)
+    return factor * (logits.double() - bias) + bias
 
 
-def scaled_logit_energy(logits: Tensor, ratio: Tensor) -> Tensor:
-    """``E(z r^2)``."""
-    return energy(logits.double() * ratio.double().square()[:, None])
+def generalised_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:
+    """``sum over the M most probable classes of p^gamma (1 - p)^gamma`` per row; ``1 - p`` without cancellation."""
+    log_p = logits.double().log_softmax(1)
+    rest = torch.log(-torch.expm1(log_p.clamp(max=-1e-300)))
+    terms = gamma * (log_p + torch.where(log_p < 0, rest, -math.inf))
+    order = log_p.topk(min(top, log_p.shape[1]), dim=1).indices
+    return terms.gather(1, order).exp().sum(1)
+
+
+def quantile(chunks: Callable[[], Iterable[Tensor]], share: float) -> float:
+    """The exact quantile of all values in all chunks (linear interpolation), in memory for one chunk.
+
+    Counts digits of the values' ordered bit patterns, 16 bits a pass, from the top: a radix selection.
+    """
+    total = sum(chunk.numel() for chunk in chunks())
+    position = share * (total - 1)
+    low = math.floor(position)
+    first = _order_statistic(chunks, low)
+    if position == low:
+        return first
+    return first + (position - low) * (_order_statistic(chunks, low + 1) - first)
+
+
+def matrix_quantile(values: Tensor, share: float) -> float:
+    """The exact quantile (linear interpolation) of a matrix that fits in memory; torch's own stops at 16 M entries."""
+    return float(np.quantile(values.numpy(), share))
+
+
+def _order_statistic(chunks: Callable[[], Iterable[Tensor]], rank: int) -> float:
+    """The value with ``rank`` smaller-or-equal ones before it, in sorted order."""
+    prefix, shift = 0, 48
+    for shift in (48, 32, 16, 0):
+        counts = torch.zeros(1 << 16, dtype=torch.int64)
+        for chunk in chunks():
+            keys = _ordered_bits(chunk)
+            if shift < 48:
+                keys = keys[(keys >> (shift + 16)) == prefix]
+            digits = (keys >> shift) - (prefix << 16) if shift < 48 else (keys >> 48) + (1 << 15)
+            counts += torch.bincount(digits, minlength=1 << 16)
+        below = counts.cumsum(0)
+        digit = int(torch.searchsorted(below, torch.tensor(rank), right=True))
+        rank -= int(below[digit - 1]) if digit else 0
+        prefix = digit - (1 << 15) if shift == 48 else (prefix << 16) + digit
+    bits = torch.tensor(prefix)
+    return float((bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)).view(torch.float64))
+
+
+def _ordered_bits(values: Tensor) -> Tensor:
+    """int64 patterns of float64 that sort like the values."""
+    bits = values.double().flatten().view(torch.int64)
+    return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
+
+
+def row_norms(values: Tensor) -> Tensor:
+    """The Euclidean length of each row."""
+    lengths: Tensor = torch.linalg.vector_norm(values, dim=1)
+    return lengths
+
+
+def unit_rows(values: Tensor) -> Tensor:
+    """Each row over its length, float64; an all-zero row stays zero."""
+    values = values.double()
+    return values / row_norms(values)[:, None].clamp_min(1e-300)

@@ -21,7 +21,7 @@ from adascale.detectors.base import SIGNED_FEATURES, Detector
 from adascale.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.types import Head, Outputs, View
 
-_CLASSES, _FEATURES = 10, 128
+_CLASSES, _FEATURES, _REFERENCE = 10, 128, 1000
 
 
 def check_detector(make: Callable[[], Detector]) -> None:
@@ -33,14 +33,14 @@ def check_detector(make: Callable[[], Detector]) -> None:
 
 
 def example_outputs(n: int, views: tuple[View, ...], *, ood: bool = False, seed: int = 0) -> tuple[Outputs, Head]:
-    """Outputs of an imaginary network after a ReLU: ID samples activate their class, OOD ones nothing much."""
+    """Outputs of an imaginary network after a ReLU: ID samples activate their class, OOD ones this and that."""
     drawn = torch.Generator().manual_seed(0)
     weight = torch.randn(_CLASSES, _FEATURES, generator=drawn) / 4
     head = Head(weight, torch.randn(_CLASSES, generator=drawn) / 4)
     noise = torch.Generator().manual_seed(1 + 2 * seed + ood)
     labels = torch.randint(0, _CLASSES, (n,), generator=noise)
-    signal = 0.0 if ood else 6.0
-    base = torch.randn(n, _FEATURES, generator=noise) * 0.3 + signal * weight[labels]
+    signal, spread = (0.0, 0.6) if ood else (6.0, 0.3)
+    base = torch.randn(n, _FEATURES, generator=noise) * spread + signal * weight[labels]
     features = base.clamp_min(0)
     shaken = {
         view: (base + torch.randn(n, _FEATURES, generator=noise) * (3.0 if ood else 0.1)).clamp_min(0) for view in views
@@ -50,7 +50,7 @@ def example_outputs(n: int, views: tuple[View, ...], *, ood: bool = False, seed:
 
 def _fitted(make: Callable[[], Detector]) -> tuple[Detector, Outputs]:
     detector = make()
-    reference, head = example_outputs(200, detector.views)
+    reference, head = example_outputs(_REFERENCE, detector.views)
     return detector.fit(reference, head), example_outputs(64, detector.views, seed=5)[0]
 
 
@@ -97,18 +97,19 @@ def _split_and_order_do_not_matter(make: Callable[[], Detector]) -> None:
 def _inputs_stay_untouched(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     before = copy.deepcopy(outputs)
-    detector.score(outputs)
-    detector.fit(outputs, detector.head_)
-    for old, new in zip(_tensors(before), _tensors(outputs), strict=True):
+    reference, head = example_outputs(_REFERENCE, detector.views)
+    kept = copy.deepcopy(reference)
+    detector.fit(reference, head).score(outputs)
+    for old, new in zip(_tensors(before) + _tensors(kept), _tensors(outputs) + _tensors(reference), strict=True):
         assert torch.equal(old, new), "fit and score leave their inputs alone"
 
 
 def _fitting_twice_is_fitting_once(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     once = detector.score(outputs)
-    other, head = example_outputs(150, detector.views, seed=9)
+    other, head = example_outputs(_REFERENCE // 2, detector.views, seed=9)
     detector.fit(other, head)
-    reference, head = example_outputs(200, detector.views)
+    reference, head = example_outputs(_REFERENCE, detector.views)
     assert torch.equal(detector.fit(reference, head).score(outputs), once), "fit starts from scratch"
 
 
@@ -118,7 +119,7 @@ def _changed_parameters_forget(make: Callable[[], Detector]) -> None:
         setattr(detector, field.name, getattr(detector, field.name))
         assert not detector.is_fitted, f"assigning {field.name} forgets what was fitted"
         _raises(NotFittedError, lambda: detector.score(outputs), "score after a change")
-        detector.fit(*example_outputs(200, detector.views))
+        detector.fit(*example_outputs(_REFERENCE, detector.views))
 
 
 def _degenerate_rows_are_finite(make: Callable[[], Detector]) -> None:

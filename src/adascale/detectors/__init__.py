@@ -3,32 +3,104 @@
 from __future__ import annotations
 
 from adascale.detectors.adascale import ActivationShift, AdaSCALE_A, AdaSCALE_L
+from adascale.detectors.ash import ASH_B, ASH_P, ASH_S
 from adascale.detectors.base import Detector
+from adascale.detectors.bfact import BFAct
+from adascale.detectors.dice import DICE
 from adascale.detectors.ebo import EBO
+from adascale.detectors.fdbd import FDBD
+from adascale.detectors.gen import GEN
+from adascale.detectors.gradnorm import GradNorm
+from adascale.detectors.klm import KLM
+from adascale.detectors.knn import KNN
+from adascale.detectors.line import LINe
 from adascale.detectors.lts import LTS
+from adascale.detectors.mds import MDS
 from adascale.detectors.mls import MLS
 from adascale.detectors.msp import MSP
+from adascale.detectors.nci import NCI
+from adascale.detectors.nnguide import NNGuide
+from adascale.detectors.optfs import OptFS
 from adascale.detectors.presets import PRESETS, preset
+from adascale.detectors.react import ReAct
+from adascale.detectors.relation import Relation
+from adascale.detectors.rmds import RMDS
 from adascale.detectors.scale import SCALE
+from adascale.detectors.she import SHE
+from adascale.detectors.vim import Residual, ViM
+from adascale.detectors.vra import VRA
 from adascale.errors import InputError
 
 __all__ = [
     "ALL",
+    "ASH_B",
+    "ASH_P",
+    "ASH_S",
+    "DICE",
     "EBO",
+    "FDBD",
+    "GEN",
+    "KLM",
+    "KNN",
     "LTS",
+    "MDS",
     "MLS",
     "MSP",
+    "NCI",
     "PRESETS",
+    "RMDS",
     "SCALE",
+    "SHE",
+    "VRA",
     "ActivationShift",
     "AdaSCALE_A",
     "AdaSCALE_L",
+    "BFAct",
     "Detector",
+    "GradNorm",
+    "LINe",
+    "NNGuide",
+    "OptFS",
+    "ReAct",
+    "Relation",
+    "Residual",
+    "ViM",
     "get",
     "preset",
 ]
 
-ALL: tuple[type[Detector], ...] = (AdaSCALE_A, AdaSCALE_L, SCALE, LTS, MSP, MLS, EBO, ActivationShift)
+ALL: tuple[type[Detector], ...] = (
+    AdaSCALE_A,
+    AdaSCALE_L,
+    SCALE,
+    LTS,
+    MSP,
+    MLS,
+    EBO,
+    GEN,
+    GradNorm,
+    ASH_P,
+    ASH_B,
+    ASH_S,
+    ReAct,
+    KLM,
+    BFAct,
+    VRA,
+    OptFS,
+    DICE,
+    NNGuide,
+    KNN,
+    ViM,
+    Residual,
+    FDBD,
+    NCI,
+    Relation,
+    LINe,
+    MDS,
+    RMDS,
+    SHE,
+    ActivationShift,
+)
 
 
 def get(name: str) -> type[Detector]:

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal, get_args
 from torch import Tensor
 
 from adascale.detectors.base import Detector, FitsOn, check_percent
+from adascale.detectors.shaping import Shaping
 from adascale.errors import InputError
-from adascale.stats import descending, ecdf, mass_ratio, scaled_activation_energy, scaled_logit_energy, top_count
+from adascale.stats import descending, ecdf, mass_ratio, scaled_activation_logits, top_count
 from adascale.types import Head, Outputs, Pixels, View
 
 Statistic = Literal["q_prime", "q", "c_o", "top", "q_top"]
@@ -28,7 +29,7 @@ def perturbed_mass(perturbed: Tensor, strongest: Tensor) -> Tensor:
 
 
 @dataclass
-class Adaptive(Detector):
+class Adaptive(Shaping):
     """What the AdaSCALE variants share (Regmi, "AdaSCALE: adaptive scaling for OOD detection").
 
     With ``i1``, ``i2`` the indices of the ``k1`` % and ``k2`` % largest entries of ``a`` (unperturbed)::
@@ -97,12 +98,12 @@ class Adaptive(Detector):
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.reference_ = self.shift_statistic(reference).sort().values
 
-    def _score(self, outputs: Outputs) -> Tensor:
-        return -self._scaled_energy(outputs.logits, self.ratios(outputs))
+    def shaped_logits(self, outputs: Outputs) -> Tensor:
+        return self.scaled_logits(outputs.logits, self.ratios(outputs))
 
     @abstractmethod
-    def _scaled_energy(self, logits: Tensor, ratio: Tensor) -> Tensor:
-        """The energy after scaling with ``r``."""
+    def scaled_logits(self, logits: Tensor, ratio: Tensor) -> Tensor:
+        """The logits after scaling with ``r``."""
 
     def _percentiles(self, statistic: Tensor) -> Tensor:
         return self.p_min + (1 - ecdf(self.reference_, statistic)) * (self.p_max - self.p_min)
@@ -130,8 +131,8 @@ class AdaSCALE_A(Adaptive):
     name: ClassVar[str] = "adascale_a"
     summary: ClassVar[str] = "activations scaled by exp(r), percentile adapted to each sample"
 
-    def _scaled_energy(self, logits: Tensor, ratio: Tensor) -> Tensor:
-        return scaled_activation_energy(logits, self.head_.offset, ratio)
+    def scaled_logits(self, logits: Tensor, ratio: Tensor) -> Tensor:
+        return scaled_activation_logits(logits, self.head_.offset, ratio)
 
 
 @dataclass
@@ -141,8 +142,8 @@ class AdaSCALE_L(Adaptive):
     name: ClassVar[str] = "adascale_l"
     summary: ClassVar[str] = "logits scaled by r^2, percentile adapted to each sample"
 
-    def _scaled_energy(self, logits: Tensor, ratio: Tensor) -> Tensor:
-        return scaled_logit_energy(logits, ratio)
+    def scaled_logits(self, logits: Tensor, ratio: Tensor) -> Tensor:
+        return logits.double() * ratio.square()[:, None]
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -66,7 +66,7 @@ class Detector(ABC):
     def fit(self, reference: Outputs | None, head: Head) -> Self:
         """Learn from ID outputs (ignored by methods that fit on nothing). Fitting again starts from scratch."""
         self._forget()
-        self._check_parameters()
+        self.__post_init__()
         if self.fits_on != "nothing":
             self._fit(self._usable(reference), head)
         self.head_ = head
@@ -79,8 +79,7 @@ class Detector(ABC):
         self._check_shapes(outputs)
         if not len(outputs):
             return torch.zeros(0, dtype=torch.float64)
-        starts = range(0, len(outputs), _CHUNK_ROWS)
-        return torch.cat([self._guarded_score(outputs[start : start + _CHUNK_ROWS]) for start in starts])
+        return torch.cat([self._guarded_score(chunk) for chunk in in_chunks(outputs)])
 
     def state(self) -> dict[str, Tensor]:
         """The fitted tensors (without the head, which belongs to the network)."""
@@ -122,13 +121,23 @@ class Detector(ABC):
         """The finite rows, or one sentence about what is missing."""
         if reference is None or not len(reference):
             raise InputError(f"{self.name} learns from in-distribution samples and got none; pass them to fit.")
-        if self.fits_on == "train+labels" and reference.labels is None:
-            raise InputError(f"{self.name} needs the training labels; give batches as (images, labels).")
+        if self.fits_on == "train+labels":
+            self._check_labels(reference)
         self._check_views(reference)
-        usable = reference[_finite_rows(reference, self.views)]
-        if not len(usable):
+        finite = torch.cat([_finite_rows(chunk, self.views) for chunk in in_chunks(reference)])
+        if not finite.any():
             raise InputError("Every reference sample has NaN or infinite activations; check weights and preprocessing.")
-        return usable
+        return reference if finite.all() else reference[finite]  # a copy only where there is something to leave out
+
+    def _check_labels(self, reference: Outputs) -> None:
+        labels, classes = reference.labels, reference.logits.shape[1]
+        if labels is None:
+            raise InputError(f"{self.name} needs the training labels; give batches as (images, labels).")
+        if int(labels.min()) < 0 or int(labels.max()) >= classes:
+            raise InputError(
+                f"Labels run from {int(labels.min())} to {int(labels.max())}; "
+                f"the network has {classes} classes, so they must be 0 to {classes - 1}."
+            )
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
         finite = _finite_rows(chunk, self.views)
@@ -151,6 +160,12 @@ class Detector(ABC):
         given = (outputs.logits.shape[1], outputs.features.shape[1])
         if given != expected:
             raise InputError(f"Outputs have (classes, features) = {given}; {self.name} was fitted for {expected}.")
+
+
+def in_chunks(outputs: Outputs, rows: int = _CHUNK_ROWS) -> Iterator[Outputs]:
+    """Pieces that are small enough to be turned into float64."""
+    for start in range(0, len(outputs), rows):
+        yield outputs[start : start + rows]
 
 
 def _finite_rows(outputs: Outputs, views: tuple[View, ...]) -> Tensor:

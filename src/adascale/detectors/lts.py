@@ -9,13 +9,14 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import Detector, check_percent
-from adascale.stats import descending, mass_ratio, scaled_logit_energy
+from adascale.detectors.base import check_percent
+from adascale.detectors.shaping import Shaping
+from adascale.stats import descending, mass_ratio
 from adascale.types import Outputs
 
 
 @dataclass
-class LTS(Detector):
+class LTS(Shaping):
     """Djurisic et al., "Logit scaling for out-of-distribution detection", 2024.
 
     ``r = sum(ReLU(a)) / (sum of the k largest of ReLU(a))``, ``k`` the entries above ``percentile``;
@@ -32,6 +33,7 @@ class LTS(Detector):
     def _check_parameters(self) -> None:
         check_percent("percentile", self.percentile)
 
-    def _score(self, outputs: Outputs) -> Tensor:
+    def shaped_logits(self, outputs: Outputs) -> Tensor:
         ranked, _ = descending(outputs.features.clamp_min(0))
-        return -scaled_logit_energy(outputs.logits, mass_ratio(ranked, torch.tensor([self.percentile])))
+        ratio = mass_ratio(ranked, torch.tensor([self.percentile]))
+        return outputs.logits.double() * ratio.square()[:, None]

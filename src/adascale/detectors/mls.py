@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from adascale.detectors.base import Detector
+from adascale.detectors.shaping import LOGIT_SCORES
 from adascale.types import Outputs
 
 
@@ -22,4 +23,4 @@ class MLS(Detector):
     summary: ClassVar[str] = "largest logit"
 
     def _score(self, outputs: Outputs) -> Tensor:
-        return -outputs.logits.double().amax(1)
+        return LOGIT_SCORES["mls"](outputs.logits)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from adascale.detectors.base import Detector
+from adascale.detectors.shaping import LOGIT_SCORES
 from adascale.types import Outputs
 
 
@@ -23,4 +23,4 @@ class MSP(Detector):
     summary: ClassVar[str] = "largest softmax probability"
 
     def _score(self, outputs: Outputs) -> Tensor:
-        return -torch.softmax(outputs.logits.double(), dim=1).amax(1)
+        return LOGIT_SCORES["msp"](outputs.logits)

@@ -9,13 +9,14 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import Detector, check_percent, warn_if_signed
-from adascale.stats import descending, mass_ratio, scaled_activation_energy
+from adascale.detectors.base import check_percent, warn_if_signed
+from adascale.detectors.shaping import Shaping
+from adascale.stats import descending, mass_ratio, scaled_activation_logits
 from adascale.types import Outputs
 
 
 @dataclass
-class SCALE(Detector):
+class SCALE(Shaping):
     """Xu et al., "Scaling for training time and post-hoc out-of-distribution detection enhancement", ICLR 2024.
 
     ``r = (sum of a) / (sum of its k largest)``, ``k`` the entries above ``percentile`` (the paper's ``p``);
@@ -36,8 +37,8 @@ class SCALE(Detector):
     def _check_parameters(self) -> None:
         check_percent("percentile", self.percentile)
 
-    def _score(self, outputs: Outputs) -> Tensor:
+    def shaped_logits(self, outputs: Outputs) -> Tensor:
         activations = outputs.features.clamp_min(0) if self.relu else outputs.features
         warn_if_signed("SCALE", activations)
         ratio = mass_ratio(descending(activations)[0], torch.tensor([self.percentile]))
-        return -scaled_activation_energy(outputs.logits, self.head_.offset, ratio)
+        return scaled_activation_logits(outputs.logits, self.head_.offset, ratio)

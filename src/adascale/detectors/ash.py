@@ -1,0 +1,80 @@
+"""ASH: most activations removed, the rest kept (P), levelled (B) or scaled (S)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import check_percent, warn_if_signed
+from adascale.detectors.shaping import Shaping
+from adascale.stats import descending, keep_count, mass_ratio
+from adascale.types import Outputs
+
+
+@dataclass
+class ASH(Shaping):
+    """Djurisic et al., "Extremely simple activation shaping for out-of-distribution detection", ICLR 2023.
+
+    The ``k`` largest activations (above ``percentile``) are kept; with ``s1`` the sum of all, ``s2`` that of the kept:
+    P leaves them, B sets each to ``s1 / k``, S multiplies them by ``exp(s1 / s2)``; the others become 0.
+    ``S = -E(W a~ + b)``. Fitted on nothing. Equal values at the cut: lower index first. ``relu=True`` takes
+    ``max(a, 0)`` first, for networks with signed features. Rows without a positive activation have ``s1 / s2 = 1``.
+    """
+
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (65, 70, 75, 80, 85, 90, 95)}
+    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
+
+    percentile: float = 90
+    relu: bool = False
+
+    def _check_parameters(self) -> None:
+        check_percent("percentile", self.percentile)
+
+    def shaped_logits(self, outputs: Outputs) -> Tensor:
+        features = outputs.features.double()
+        if self.relu:
+            features = features.clamp_min(0)
+        warn_if_signed(f"ASH ({self.name})", features)
+        ranked, order = descending(features)
+        keep = int(keep_count(features.shape[1], torch.tensor(self.percentile)))
+        kept = self._kept(ranked, keep)
+        return self.head_(torch.zeros_like(features).scatter(1, order[:, :keep], kept))
+
+    def _kept(self, ranked: Tensor, keep: int) -> Tensor:
+        """The new values of the ``keep`` largest activations; ``ranked``: all, from large to small."""
+        return ranked[:, :keep]
+
+
+@dataclass
+class ASH_P(ASH):
+    """ASH-P: the kept activations stay as they are. ``S = -E(W a~ + b)``, see `ASH`."""
+
+    name: ClassVar[str] = "ash_p"
+    summary: ClassVar[str] = "only the largest activations"
+
+
+@dataclass
+class ASH_B(ASH):
+    """ASH-B: the kept activations share the sum of all equally. ``S = -E(W a~ + b)``, see `ASH`. The paper's "ASH"."""
+
+    name: ClassVar[str] = "ash_b"
+    summary: ClassVar[str] = "only the largest activations, made equal"
+
+    def _kept(self, ranked: Tensor, keep: int) -> Tensor:
+        return (ranked.sum(1, keepdim=True) / keep).expand(-1, keep)
+
+
+@dataclass
+class ASH_S(ASH):
+    """ASH-S: the kept activations are scaled by ``exp(s1 / s2)``. ``S = -E(W a~ + b)``, see `ASH`."""
+
+    name: ClassVar[str] = "ash_s"
+    summary: ClassVar[str] = "only the largest activations, scaled"
+
+    def _kept(self, ranked: Tensor, keep: int) -> Tensor:
+        ratio = mass_ratio(ranked, torch.tensor([self.percentile]))
+        return ranked[:, :keep] * ratio.clamp(max=500).exp()[:, None]

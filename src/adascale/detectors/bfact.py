@@ -1,0 +1,50 @@
+"""BFAct: a smooth clip, the shape of a Butterworth filter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import FitsOn, check_percent, in_chunks
+from adascale.detectors.shaping import Shaping
+from adascale.errors import InputError
+from adascale.stats import quantile
+from adascale.types import Head, Outputs
+
+
+@dataclass
+class BFAct(Shaping):
+    """Kong & Li, "BFAct: out-of-distribution detection with Butterworth filter rectified activations", 2022.
+
+    ``c`` = the ``percentile`` of all training features pooled, ``N`` = ``order``;
+    ``g(a) = a / sqrt(1 + (a / c)^(2N))``, ``S = -E(W g(a) + b)``. Negative features are damped like positive ones.
+    """
+
+    name: ClassVar[str] = "bfact"
+    summary: ClassVar[str] = "activations through a Butterworth filter"
+    fits_on: ClassVar[FitsOn] = "train"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (85, 90, 95, 99), "order": (1, 2, 3)}
+
+    percentile: float = 95
+    order: int = 2
+
+    def _check_parameters(self) -> None:
+        check_percent("percentile", self.percentile)
+        if self.order < 1:
+            raise InputError(f"order={self.order}; the filter's order N is at least 1.")
+
+    def _fit(self, reference: Outputs, head: Head) -> None:
+        cut = quantile(lambda: (chunk.features for chunk in in_chunks(reference)), self.percentile / 100)
+        if cut <= 0:
+            raise InputError(
+                f"The {self.percentile:g}th percentile of the features is {cut:g}; BFAct needs it above 0."
+            )
+        self.cut_ = torch.tensor(cut, dtype=torch.float64)
+
+    def shaped_logits(self, outputs: Outputs) -> Tensor:
+        features = outputs.features.double()
+        return self.head_(features / (1 + (features / self.cut_) ** (2 * self.order)).sqrt())

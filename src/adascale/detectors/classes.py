@@ -1,0 +1,67 @@
+"""Statistics per class, streamed over the training samples."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import in_chunks
+from adascale.errors import InputError
+from adascale.types import Outputs
+
+
+def class_means(
+    reference: Outputs, name: str, *, every_class: bool = False, keep: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Mean features (C, D) and counts (C) by label; ``keep``: a mask of the samples that count.
+
+    A class without a sample has mean 0; with ``every_class`` it is refused instead.
+    """
+    classes, features = reference.logits.shape[1], reference.features.shape[1]
+    total = torch.zeros(classes, features, dtype=torch.float64)
+    counts = torch.zeros(classes, dtype=torch.float64)
+    start = 0
+    for chunk in in_chunks(reference):
+        rows = slice(None) if keep is None else keep[start : start + len(chunk)]
+        start += len(chunk)
+        assert chunk.labels is not None  # the base class has seen to it
+        labels = chunk.labels[rows]
+        total.index_add_(0, labels, chunk.features[rows].double())
+        counts += torch.bincount(labels, minlength=classes)
+    missing = (counts == 0).nonzero().flatten().tolist()
+    if every_class and missing:
+        kind = "training" if keep is None else "correctly classified training"
+        shown = ", ".join(map(str, missing[:5])) + (" ..." if len(missing) > 5 else "")
+        raise InputError(
+            f"{name} needs a {kind} sample of every class; {len(missing)} of {classes} have none (class {shown})."
+        )
+    return total / counts.clamp_min(1)[:, None], counts
+
+
+def mean_features(reference: Outputs) -> Tensor:
+    """The mean (D) of all samples."""
+    return torch.stack([chunk.features.double().sum(0) for chunk in in_chunks(reference)]).sum(0) / len(reference)
+
+
+def covariance(reference: Outputs, centres: Tensor) -> Tensor:
+    """``mean of (a - m)(a - m)^T`` (D, D); ``centres``: one ``m`` (D) for all, or one for each class (C, D)."""
+    size = reference.features.shape[1]
+    total = torch.zeros(size, size, dtype=torch.float64)
+    for chunk in in_chunks(reference):
+        centred = chunk.features.double() - (centres if centres.ndim == 1 else centres[chunk.labels])
+        total.addmm_(centred.T, centred)
+    return total / len(reference)
+
+
+def precision_root(covariance: Tensor) -> Tensor:
+    """``L`` (D, rank) with ``L L^T`` the pseudo-inverse: directions without variance are left out."""
+    values, vectors = torch.linalg.eigh(covariance)
+    keep = values > values[-1] * len(values) * torch.finfo(torch.float64).eps
+    root: Tensor = vectors[:, keep] / values[keep].sqrt()
+    return root
+
+
+def squared_distances(points: Tensor, centres: Tensor) -> Tensor:
+    """``||x - c||^2`` for all pairs, as one matrix product; never negative."""
+    squares = points.square().sum(1, keepdim=True) + centres.square().sum(1) - 2 * points @ centres.T
+    return squares.clamp_min(0)

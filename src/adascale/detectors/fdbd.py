@@ -1,0 +1,50 @@
+"""fDBD: how far the features are from the decision boundaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.classes import mean_features
+from adascale.errors import InputError
+from adascale.stats import row_norms
+from adascale.types import Head, Outputs
+
+
+@dataclass
+class FDBD(Detector):
+    """Liu & Qin, "Fast decision boundary based out-of-distribution detector", ICML 2024.
+
+    With ``y`` the predicted class and ``mu`` the mean training feature, distances to the boundaries of ``y`` with every
+    other class, summed, over the distance to the mean: ``S = -sum_c (|z_y - z_c| / ||w_y - w_c||) / ||a - mu||``;
+    ``normaliser="norm"`` divides by ``||a||`` instead.
+    """
+
+    name: ClassVar[str] = "fdbd"
+    summary: ClassVar[str] = "distance to the decision boundaries"
+    fits_on: ClassVar[FitsOn] = "train"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"normaliser": ("distance", "norm")}
+
+    normaliser: Literal["distance", "norm"] = "distance"
+
+    def _check_parameters(self) -> None:
+        if self.normaliser not in ("distance", "norm"):
+            raise InputError(f"normaliser={self.normaliser!r}; choose distance or norm.")
+
+    def _fit(self, reference: Outputs, head: Head) -> None:
+        self.mean_ = mean_features(reference)
+        weight = head.weight.double()
+        between = torch.cdist(weight, weight, compute_mode="donot_use_mm_for_euclid_dist")
+        self.inverse_ = torch.where(between > 0, 1 / between.clamp_min(1e-300), 0.0)  # equal rows have no boundary
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        logits, features = outputs.logits.double(), outputs.features.double()
+        largest, predicted = logits.max(1, keepdim=True)
+        total = ((largest - logits) * self.inverse_[predicted.squeeze(1)]).sum(1)
+        centred = features - self.mean_ if self.normaliser == "distance" else features
+        return -total / row_norms(centred).clamp_min(1e-12)

@@ -1,0 +1,40 @@
+"""GEN: generalised entropy of the largest probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from adascale.detectors.base import Detector
+from adascale.errors import InputError
+from adascale.stats import generalised_entropy
+from adascale.types import Outputs
+
+
+@dataclass
+class GEN(Detector):
+    """Liu et al., "GEN: pushing the limits of softmax-based out-of-distribution detection", CVPR 2023.
+
+    ``S = sum over the M most probable classes of p^gamma (1 - p)^gamma``; ``top`` is the paper's ``M``. Fitted on
+    nothing.
+    """
+
+    name: ClassVar[str] = "gen"
+    summary: ClassVar[str] = "generalised entropy of the softmax"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "gamma": (0.01, 0.1, 0.5, 1, 2, 5, 10),
+        "top": (10, 50, 100, 200, 500, 1000),
+    }
+
+    gamma: float = 0.1
+    top: int = 100
+
+    def _check_parameters(self) -> None:
+        if not self.gamma > 0 or self.top < 1:
+            raise InputError(f"gamma={self.gamma}, top={self.top}; gamma is above 0, top at least 1.")
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        return generalised_entropy(outputs.logits, self.gamma, self.top)

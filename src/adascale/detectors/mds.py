@@ -1,0 +1,33 @@
+"""MDS: Mahalanobis distance to the nearest class."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.classes import class_means, covariance, precision_root, squared_distances
+from adascale.types import Head, Outputs
+
+
+@dataclass
+class MDS(Detector):
+    """Lee et al., "A simple unified framework for detecting out-of-distribution samples ...", NeurIPS 2018.
+
+    Class means ``mu_c`` (true labels), one shared covariance ``Sigma``; ``S = min_c (a - mu_c)^T Sigma^+ (a - mu_c)``,
+    with the pseudo-inverse where samples are fewer than features. Classes without a training sample do not count.
+    """
+
+    name: ClassVar[str] = "mds"
+    summary: ClassVar[str] = "Mahalanobis distance to the nearest class mean"
+    fits_on: ClassVar[FitsOn] = "train+labels"
+
+    def _fit(self, reference: Outputs, head: Head) -> None:
+        means, counts = class_means(reference, self.name)
+        self.root_ = precision_root(covariance(reference, means))
+        self.centres_ = means[counts > 0] @ self.root_
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        return squared_distances(outputs.features.double() @ self.root_, self.centres_).amin(1)

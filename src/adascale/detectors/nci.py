@@ -1,0 +1,40 @@
+"""NCI: how close the features are to the weight vector of the predicted class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.classes import mean_features
+from adascale.stats import row_norms
+from adascale.types import Head, Outputs
+
+
+@dataclass
+class NCI(Detector):
+    """Liu & Qin, "Detecting out-of-distribution through the lens of neural collapse", CVPR 2025.
+
+    With ``c`` the predicted class and ``mu`` the mean training feature,
+    ``S = -(w_c . (a - mu) / ||a - mu|| + alpha ||a||_1)``.
+    """
+
+    name: ClassVar[str] = "nci"
+    summary: ClassVar[str] = "alignment of the centred features with the predicted class's weights"
+    fits_on: ClassVar[FitsOn] = "train"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"alpha": (0, 1e-5, 1e-4, 1e-3, 1e-2)}
+
+    alpha: float = 1e-4
+
+    def _fit(self, reference: Outputs, head: Head) -> None:
+        self.mean_ = mean_features(reference)
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        features = outputs.features.double()
+        centred = features - self.mean_
+        weight = self.head_.weight.double()[outputs.logits.argmax(1)]
+        aligned = (weight * centred).sum(1) / row_norms(centred).clamp_min(1e-12)
+        return -(aligned + self.alpha * features.abs().sum(1))

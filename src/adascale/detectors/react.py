@@ -1,0 +1,41 @@
+"""ReAct: activations clipped from above."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import FitsOn, check_percent, in_chunks
+from adascale.detectors.shaping import Shaping
+from adascale.stats import quantile
+from adascale.types import Head, Outputs
+
+
+@dataclass
+class ReAct(Shaping):
+    """Sun et al., "ReAct: out-of-distribution detection with rectified activations", NeurIPS 2021.
+
+    ``c`` = the ``percentile`` of all ID feature values pooled; ``S = -E(W min(a, c) + b)``. Fitted on a few ID samples.
+    Negative features pass unchanged.
+    """
+
+    name: ClassVar[str] = "react"
+    summary: ClassVar[str] = "activations clipped at a percentile of the ID ones"
+    fits_on: ClassVar[FitsOn] = "val"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (85, 90, 95, 99)}
+
+    percentile: float = 90
+
+    def _check_parameters(self) -> None:
+        check_percent("percentile", self.percentile)
+
+    def _fit(self, reference: Outputs, head: Head) -> None:
+        threshold = quantile(lambda: (chunk.features for chunk in in_chunks(reference)), self.percentile / 100)
+        self.threshold_ = torch.tensor(threshold, dtype=torch.float64)
+
+    def shaped_logits(self, outputs: Outputs) -> Tensor:
+        return self.head_(outputs.features.double().clamp_max(self.threshold_))

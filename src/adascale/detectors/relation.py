@@ -1,0 +1,54 @@
+"""Relation: edges of a graph between the sample and the training set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import Detector, FitsOn
+from adascale.errors import InputError
+from adascale.stats import unit_rows
+from adascale.types import Head, Outputs
+
+_BLOCK = 8192
+
+
+@dataclass
+class Relation(Detector):
+    """Kim et al., "Neural relation graph: a unified framework for identifying label noise and outlier data",
+    NeurIPS 2023.
+
+    Kernel ``k = max(0, cos(a, a_i)) * (p . p_i)``, ``p = softmax(z)``;
+    ``S = -sum over the training samples i with k > threshold of k^power``. Training samples are searched in blocks.
+    """
+
+    name: ClassVar[str] = "relation"
+    summary: ClassVar[str] = "summed similarity to the training samples, features times softmax"
+    fits_on: ClassVar[FitsOn] = "train"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"power": (1, 2, 4, 6, 8)}
+
+    power: float = 1
+    threshold: float = 0.03
+
+    def _check_parameters(self) -> None:
+        if not self.power > 0 or self.threshold < 0:
+            raise InputError(
+                f"power={self.power}, threshold={self.threshold}; power is above 0, threshold not below 0."
+            )
+
+    def _fit(self, reference: Outputs, head: Head) -> None:
+        self.bank_, self.bank_logits_ = reference.features, reference.logits
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        unit, p = unit_rows(outputs.features), outputs.logits.double().softmax(1)
+        total = torch.zeros(len(unit), dtype=torch.float64)
+        for features, logits in zip(
+            torch.split(self.bank_, _BLOCK), torch.split(self.bank_logits_, _BLOCK), strict=True
+        ):
+            kernel = (unit @ unit_rows(features).T).clamp_min(0) * (p @ logits.double().softmax(1).T)
+            total += torch.where(kernel > self.threshold, kernel**self.power, 0.0).sum(1)
+        return -total

@@ -1,0 +1,44 @@
+"""Methods that reshape activations, weights or logits, and then read any score off the new logits."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import Detector
+from adascale.errors import InputError
+from adascale.stats import energy, generalised_entropy
+from adascale.types import Outputs
+
+# Scores of logits alone, higher = more OOD.
+LOGIT_SCORES: Mapping[str, Callable[[Tensor], Tensor]] = {
+    "energy": lambda logits: -energy(logits),
+    "mls": lambda logits: -logits.double().amax(1),
+    "msp": lambda logits: -torch.softmax(logits.double(), dim=1).amax(1),
+    "gen": generalised_entropy,
+}
+
+
+@dataclass
+class Shaping(Detector):
+    """A method that changes the logits. ``logit_score`` is what is read off them: ``energy`` (all the papers),
+    ``mls``, ``msp`` or ``gen``; so ReAct + GEN is ``ReAct(logit_score="gen")``.
+    """
+
+    logit_score: str = field(default="energy", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.logit_score not in LOGIT_SCORES:
+            raise InputError(f"logit_score={self.logit_score!r}; choose one of {', '.join(LOGIT_SCORES)}.")
+        super().__post_init__()
+
+    @abstractmethod
+    def shaped_logits(self, outputs: Outputs) -> Tensor:
+        """The new logits (N, C), float64."""
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        return LOGIT_SCORES[self.logit_score](self.shaped_logits(outputs))

@@ -1,0 +1,50 @@
+"""SHE: inner product with the stored pattern of the predicted class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import Detector, FitsOn, in_chunks
+from adascale.detectors.classes import class_means
+from adascale.errors import InputError
+from adascale.stats import row_norms, unit_rows
+from adascale.types import Head, Outputs
+
+
+@dataclass
+class SHE(Detector):
+    """Zhang et al., "Out-of-distribution detection based on in-distribution data patterns memorization with modern
+    Hopfield energy", ICLR 2023.
+
+    ``m_c`` = mean feature of the correctly classified training samples of class ``c``; with ``c`` the predicted class,
+    ``S = -a . m_c`` (``metric="inner_product"``), ``||a - m_c||`` (``euclidean``) or minus their cosine (``cosine``).
+    """
+
+    name: ClassVar[str] = "she"
+    summary: ClassVar[str] = "similarity to the mean feature of the predicted class"
+    fits_on: ClassVar[FitsOn] = "train+labels"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"metric": ("inner_product", "euclidean", "cosine")}
+
+    metric: Literal["inner_product", "euclidean", "cosine"] = "inner_product"
+
+    def _check_parameters(self) -> None:
+        if self.metric not in ("inner_product", "euclidean", "cosine"):
+            raise InputError(f"metric={self.metric!r}; choose inner_product, euclidean or cosine.")
+
+    def _fit(self, reference: Outputs, head: Head) -> None:
+        predicted = torch.cat([chunk.logits.argmax(1) for chunk in in_chunks(reference)])
+        correct = torch.as_tensor(predicted == reference.labels)
+        self.means_, _ = class_means(reference, self.name, every_class=True, keep=correct)
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        features, pattern = outputs.features.double(), self.means_[outputs.logits.argmax(1)]
+        if self.metric == "euclidean":
+            return row_norms(features - pattern)
+        if self.metric == "cosine":
+            features, pattern = unit_rows(features), unit_rows(pattern)
+        return -(features * pattern).sum(1)

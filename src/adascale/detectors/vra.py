@@ -1,0 +1,48 @@
+"""VRA: small activations to zero, large ones capped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import FitsOn, check_percent, in_chunks
+from adascale.detectors.shaping import Shaping
+from adascale.errors import InputError
+from adascale.stats import quantile
+from adascale.types import Head, Outputs
+
+
+@dataclass
+class VRA(Shaping):
+    """Xu et al., "VRA: variational rectified activation for out-of-distribution detection", NeurIPS 2023.
+
+    ``a~ = 0`` where ``a <= alpha``, ``a`` between, ``beta`` above; ``S = -E(W a~ + b)``. ``alpha``, ``beta`` = the
+    percentiles ``low`` and ``high`` of all training features pooled. (OpenOOD's VRA clips to [alpha, beta]
+    instead, which *raises* small values; that is another function.)
+    """
+
+    name: ClassVar[str] = "vra"
+    summary: ClassVar[str] = "small activations removed, large ones capped"
+    fits_on: ClassVar[FitsOn] = "train"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"low": (50, 60, 70), "high": (90, 95, 99)}
+
+    low: float = 60
+    high: float = 95
+
+    def _check_parameters(self) -> None:
+        check_percent("low", self.low)
+        check_percent("high", self.high)
+        if self.low >= self.high:
+            raise InputError(f"low={self.low} is not below high={self.high}; it must be.")
+
+    def _fit(self, reference: Outputs, head: Head) -> None:
+        ends = [quantile(lambda: (c.features for c in in_chunks(reference)), p / 100) for p in (self.low, self.high)]
+        self.alpha_, self.beta_ = (torch.tensor(end, dtype=torch.float64) for end in ends)
+
+    def shaped_logits(self, outputs: Outputs) -> Tensor:
+        features = outputs.features.double()
+        return self.head_(torch.where(features > self.alpha_, features.clamp_max(self.beta_), 0.0))
