@@ -16,10 +16,13 @@ from tests.conftest import ROOT
 SOURCE = ROOT / "src" / "adascale"
 # A file imports only from files above it.
 LAYERS = """
-    version errors types stats perturb model extract compat
-    detectors.base detectors.presets detectors.msp detectors.mls detectors.ebo detectors.scale detectors.lts
-    detectors.adascale detectors metrics calibrate data store detector specs cache rows progress jobs demo testing
-    cli __main__
+    version errors types stats perturb heads model extract compat
+    detectors.base detectors.presets detectors.shaping detectors.classes detectors.msp detectors.mls detectors.ebo
+    detectors.gen detectors.odin detectors.gradnorm detectors.scale detectors.lts detectors.adascale detectors.react
+    detectors.ash detectors.bfact detectors.vra detectors.optfs detectors.dice detectors.line detectors.nnguide
+    detectors.knn detectors.mds detectors.rmds detectors.vim detectors.klm detectors.she detectors.fdbd detectors.nci
+    detectors.relation detectors metrics calibrate data store detector specs cache rows progress jobs demo testing
+    options cli __main__
 """.split()
 
 

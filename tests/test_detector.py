@@ -14,6 +14,7 @@ from torch import nn
 
 from adascale import (
     AdascaleWarning,
+    Classifier,
     DetectorFileError,
     InputError,
     NotFittedError,
@@ -48,11 +49,23 @@ def test_a_verdict_in_three_lines(net: nn.Module) -> None:
     assert repr(verdict) == f"Verdict({int(verdict.is_ood.sum())} of 5 out-of-distribution)"
 
 
+def balanced() -> nn.Module:
+    """A network that predicts every class now and then."""
+    model: Any = seeded(SmallNet)
+    with torch.no_grad():
+        model.fc.bias -= model(images(200, seed=9)).mean(0)
+    return model  # type: ignore[no-any-return]
+
+
 @pytest.mark.parametrize("cls", detectors.ALL, ids=lambda cls: cls.name)
-def test_every_method_by_name_and_back_from_disk(cls: type[detectors.Detector], net: nn.Module, tmp_path: Path) -> None:
-    detector = OODDetector(net, cls.name).fit(images(60))
+def test_every_method_by_name_and_back_from_disk(cls: type[detectors.Detector], tmp_path: Path) -> None:
+    net, train = balanced(), images(200, seed=9)
+    with torch.no_grad():
+        labels = net(train).argmax(1)
+    assert len(set(labels.tolist())) == 5
+    detector = OODDetector(net, cls.name).fit(images(60), train=(train, labels))
     detector.save(tmp_path / "d.safetensors")
-    loaded = OODDetector.load(tmp_path / "d.safetensors", seeded(SmallNet))
+    loaded = OODDetector.load(tmp_path / "d.safetensors", balanced())
     assert same(loaded(images(5, seed=1)), detector(images(5, seed=1)))
     assert (loaded.method, loaded.threshold) == (detector.method, detector.threshold)
 
@@ -77,7 +90,7 @@ def test_what_is_fitted_on_does_not_set_the_threshold(net: nn.Module) -> None:
 
 
 def test_few_images_say_plainly_what_holds(net: nn.Module) -> None:
-    with pytest.warns(AdascaleWarning, match=r"At most 16\.7 % .* 5 % needs at least 19"):
+    with pytest.warns(AdascaleWarning, match=r"At most 16\.7 % .* at least 19 of them\. Give fit at least 29 images"):
         detector = OODDetector(net).fit(images(10))
     assert detector.threshold < float("inf")
     assert torch.equal(detector(images(9, seed=2)).is_ood, detector(images(9, seed=2)).p_value <= 1 / 6)
@@ -135,7 +148,7 @@ def test_the_file_says_what_it_is(fitted: OODDetector, tmp_path: Path) -> None:
     fitted.preprocess = Preprocess(size=20, crop=16, mean=(0.5, 0.4, 0.3), std=(0.2, 0.2, 0.2))
     fitted.save(tmp_path / "d.safetensors", model="net.py:make")
     with safe_open(tmp_path / "d.safetensors", framework="pt") as file:  # any safetensors reader can
-        record = json.loads(file.metadata()["adascale"])
+        record = json.loads(file.metadata()["adascale"])["record"]
     assert record["method"] == "adascale_a"
     assert record["parameters"]["p_max"] == 85
     assert record["calibration"]["images"] == 48
@@ -154,6 +167,13 @@ def test_the_file_says_what_it_is(fitted: OODDetector, tmp_path: Path) -> None:
     assert OODDetector.load(tmp_path / "d.safetensors", seeded(SmallNet)).preprocess == fitted.preprocess
 
 
+class OtherNet(SmallNet):
+    """The same weights and layers, another function."""
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.norm(self.conv(x))).amax((2, 3))
+
+
 def changed(weight: str) -> nn.Module:
     model = seeded(SmallNet)
     with torch.no_grad():
@@ -164,11 +184,12 @@ def changed(weight: str) -> nn.Module:
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (lambda: seeded(lambda: SmallNet(classes=6)), "other weights"),
-        (lambda: changed("fc.bias"), "other weights"),
-        (lambda: changed("conv.weight"), "below"),
-        (lambda: seeded(SmallNet).half(), "other weights|precision"),
+        (lambda: seeded(lambda: SmallNet(classes=6)), "other layers, weights"),
+        (lambda: changed("fc.bias"), "other layers, weights"),
+        (lambda: changed("conv.weight"), "other layers, weights"),
+        (lambda: seeded(SmallNet).half(), "precision"),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 5)), "no such layer"),
+        (lambda: seeded(OtherNet), "computes otherwise"),
     ],
 )
 def test_another_network_is_refused(fitted: OODDetector, tmp_path: Path, model: Any, words: str) -> None:
@@ -198,6 +219,73 @@ def test_a_damaged_or_foreign_file_is_refused(fitted: OODDetector, tmp_path: Pat
         OODDetector.load(bad, net)
     with pytest.raises(DetectorFileError, match="There is no detector file"):
         OODDetector.load(tmp_path / "none.safetensors", net)
+
+
+def test_a_method_object_is_not_shared(net: nn.Module) -> None:
+    method = detectors.AdaSCALE_A()
+    first = OODDetector(net, method).fit(images(60))
+    before = first(images(3, seed=1))
+    OODDetector(seeded(SmallNet, seed=1), method).fit(images(60) * 3)
+    assert same(first(images(3, seed=1)), before)
+
+
+def test_broken_calibration_images_are_not_passed_over(net: nn.Module) -> None:
+    some, many = images(120), images(120)
+    some[50:53], many[20:] = float("nan"), float("nan")
+    with pytest.warns(AdascaleWarning, match="NaN or infinite activations; they count as out-of-distribution"):
+        detector = OODDetector(net, "scale").fit(some)
+    assert detector.threshold < float("inf")
+    with pytest.raises(InputError, match="no threshold can be set"):
+        OODDetector(net, "scale").fit(many)
+    some[:2] = float("nan")  # the head is found on the images that can be used
+    with pytest.warns(AdascaleWarning, match="5 calibration images"):
+        OODDetector(net, "scale").fit(some)
+
+
+def test_alpha_can_be_changed_later_and_is_saved(net: nn.Module, tmp_path: Path) -> None:
+    detector = OODDetector(net).fit(images(120))
+    before = detector.threshold
+    detector.alpha = 0.3
+    assert detector.threshold < before
+    detector.save(tmp_path / "d.safetensors")
+    assert OODDetector.load(tmp_path / "d.safetensors", net).threshold == detector.threshold
+    with pytest.raises(InputError):
+        detector.alpha = 7
+
+
+def test_fitting_again_sees_weights_that_changed_meanwhile(net: nn.Module) -> None:
+    detector = OODDetector(net).fit(images(60))
+    with torch.no_grad():
+        net.get_parameter("fc.weight").mul_(2)
+    again = detector.fit(images(60)).score(images(4, seed=1))
+    assert torch.equal(again, OODDetector(net).fit(images(60)).score(images(4, seed=1)))
+
+
+class Mine(detectors.MLS):
+    name = "mine"
+
+
+def test_a_method_of_ones_own_is_saved_and_loaded(net: nn.Module, tmp_path: Path) -> None:
+    detector = OODDetector(net, Mine()).fit(images(60))
+    detector.save(tmp_path / "d.safetensors")
+    loaded = OODDetector.load(tmp_path / "d.safetensors", net, method=Mine)
+    assert same(loaded(images(3)), detector(images(3)))
+    with pytest.raises(DetectorFileError, match=r"load\(\.\.\., method=\)"):
+        OODDetector.load(tmp_path / "d.safetensors", net)
+
+
+def test_several_detectors_share_a_classifier(net: nn.Module) -> None:
+    classifier = Classifier(net)
+    first, second = OODDetector(classifier).fit(images(60)), OODDetector(classifier, "ebo").fit(images(60))
+    assert first.classifier is second.classifier
+    assert len(first(images(2))) == len(second(images(2))) == 2
+
+
+def test_odin_takes_the_std_of_the_preprocessing(net: nn.Module) -> None:
+    preprocess = Preprocess(size=16, crop=16, mean=(0.5,) * 3, std=(0.1, 0.2, 0.3))
+    assert OODDetector(net, "odin", preprocess=preprocess).method == detectors.ODIN(std=(0.1, 0.2, 0.3))
+    with pytest.raises(InputError, match="images with 3 channels"):
+        OODDetector(net, "odin", std=(0.1, 0.2)).fit(images(30))
 
 
 def test_saving_is_atomic(fitted: OODDetector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import torch
 
 from adascale import AdascaleWarning, Detector, Head, InputError, NotFittedError, Outputs, View, detectors
 from adascale.detectors.adascale import Adaptive
+from adascale.detectors.shaping import LOGIT_SCORES, Shaping
 from adascale.stats import energy
 from adascale.testing import CHECKS, check_detector, example_outputs
 
@@ -113,12 +114,52 @@ def test_presets_come_from_the_table() -> None:
         detectors.preset("adascale_a", "imagenet", "alexnet")
 
 
+@pytest.mark.parametrize("name", ["react", "ash_s", "scale", "adascale_a", "dice"])
+def test_any_logit_score_on_any_shaping(name: str) -> None:
+    reference, head = example_outputs(200, (View(),))
+    for score, reader in LOGIT_SCORES.items():
+        detector = detectors.get(name)(logit_score=score).fit(reference, head)
+        assert isinstance(detector, Shaping)
+        assert torch.equal(detector.score(reference), reader(detector.shaped_logits(reference)))
+    plain = detectors.get("react")(percentile=100, logit_score="gen").fit(reference, head).score(reference)
+    assert torch.allclose(plain, detectors.GEN().fit(None, head).score(reference), rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "labels", "words"),
+    [
+        ("knn", 20, True, "k=50 got 20 training samples"),
+        ("nnguide", 20, True, "k=100 got 20 training samples"),
+        ("mds", 50, False, "needs the training labels"),
+        ("line", 5, True, "sample of every class"),
+        ("she", 5, True, "correctly classified training sample of every class"),
+        ("vim", 0, True, "got none"),
+    ],
+)
+def test_too_little_gets_a_sentence(name: str, count: int, labels: bool, words: str) -> None:
+    outputs, head = example_outputs(count, ())
+    given = Outputs(outputs.logits, outputs.features, labels=outputs.labels if labels else None)
+    with pytest.raises(InputError, match=words):
+        detectors.get(name)().fit(given, head)
+
+
+def test_foreign_labels_are_named() -> None:
+    outputs, head = example_outputs(50, ())
+    with pytest.raises(InputError, match="must be 0 to 9"):
+        detectors.MDS().fit(Outputs(outputs.logits, outputs.features, labels=torch.full((50,), 10)), head)
+
+
 @pytest.mark.parametrize(
     ("name", "parameters", "words"),
     [
         ("adascale_a", {"p_min": 90, "p_max": 80}, "above p_max"),
         ("adascale_a", {"p_max": 101}, "percentage from 0 to 100"),
         ("adascale_l", {"k1": -1}, "percentage"),
+        ("adascale_a", {"lam": float("nan")}, "finite"),
+        ("adascale_a", {"epsilon": float("inf")}, "finite"),
+        ("adascale_a", {"seed": 1.5}, "whole"),
+        ("react", {"logit_score": "luck"}, "energy, mls, msp, gen"),
+        ("knn", {"k": 0}, "at least 1"),
         ("adascale_a", {"statistic": "z"}, "q_prime, q, c_o"),
         ("adascale_a", {"pixels": "z"}, "trivial, random"),
         ("scale", {"percentile": 850}, "percentage"),

@@ -38,7 +38,7 @@ class Counter:
 
 def counted(views: list[View], n: int = 4) -> Counter:
     model = seeded(SmallNet)
-    classifier = Classifier(model, "fc")
+    classifier = Classifier(model).locate(images(2))
     counter = Counter(model)
     extract_batch(classifier, images(n), views)
     return counter
@@ -57,8 +57,10 @@ def test_random_views_share_one_batch_without_any_gradient() -> None:
 
 
 def test_all_methods_cost_one_extraction() -> None:
-    counter = counted([view for cls in detectors.ALL for view in cls().views])
+    counter = counted([view for cls in detectors.ALL for view in cls().views if cls.name != "odin"])
     assert (counter.forwards, counter.backwards) == ([4, 4], 1)
+    with_odin = counted([view for cls in detectors.ALL for view in cls().views])
+    assert (with_odin.forwards, with_odin.backwards) == ([4, 4, 4], 2)
 
 
 def test_values_are_those_of_the_network() -> None:
@@ -109,6 +111,11 @@ def sources() -> dict[str, Any]:
         "dicts": [{"pixel_values": x[:3], "labels": y[:3]}, {"pixel_values": x[3:], "labels": y[3:]}],
         "loader": DataLoader(TensorDataset(x, y), batch_size=2),
         "single images": list(x),
+        "tuple of images": tuple(x),
+        "tuple of batches": (x[:2], x[2:4], x[4:]),
+        "two batches": (x[:3], x[3:]),
+        "with an empty batch": [x[:0], x[:3], x[3:]],
+        "one label for all": [(x[:3], 7), {"image": x[3:], "label": 7}],
         "data set": TensorDataset(x, y),
         "names beside": [(x[:3], ["a", "b", "c"]), (x[3:], ["d", "e"])],
     }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import prune
 
 from adascale import Classifier, HeadNotFoundError, InputError, View, extract_batch
 from tests.conftest import SmallNet, images, seeded
@@ -48,6 +49,14 @@ class Variant(SmallNet):
             case "writes":
                 x.mul_(0)
                 return self.fc(a)
+            case "writes after":
+                return self.fc(a).mul_(3)
+            case "two outputs":
+                return self.other(a), self.fc(a)
+            case "functional":
+                return nn.functional.linear(a, self.fc.weight, self.fc.bias)
+            case "nothing useful":
+                return [None, {"a": None}, "text", object()]
             case "two heads":
                 return (self.fc(a) + self.other(a)) / 2
             case "scaled":
@@ -84,7 +93,9 @@ def test_the_head_is_found_and_proven(form: str, head: str) -> None:
     assert torch.allclose(features, model.features(images()), atol=1e-6)
 
 
-@pytest.mark.parametrize("form", ["two heads", "scaled", "cosine"])
+@pytest.mark.parametrize(
+    "form", ["two heads", "scaled", "cosine", "two outputs", "functional", "writes after", "nothing useful"]
+)
 def test_where_no_head_exists_the_error_lists_candidates(form: str) -> None:
     with pytest.raises(HeadNotFoundError, match=r"head='\.\.\.'"):
         Classifier(variant(form)).locate(images())
@@ -94,6 +105,64 @@ def test_a_named_head_overrides_and_gives_its_own_logits() -> None:
     model = variant("scaled")
     _, logits = Classifier(model, "fc").locate(images()).forward(images())
     assert torch.allclose(3 * logits, model(images()), atol=1e-5)
+
+
+def test_a_named_head_is_proven_before_it_is_used() -> None:
+    class Cosine(SmallNet):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = Normalised(128, 5)
+
+    class Normalised(nn.Linear):
+        def forward(self, a: Tensor) -> Tensor:
+            return nn.functional.normalize(a) @ nn.functional.normalize(self.weight).T
+
+    with pytest.raises(HeadNotFoundError, match="does not compute W a"):
+        extract_batch(Classifier(seeded(Cosine), "fc"), images())
+    outputs = extract_batch(Classifier(variant("writes after"), "fc"), images())
+    head = Classifier(variant("writes after"), "fc").head
+    assert torch.allclose(head(outputs.features).float(), outputs.logits, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_softmax_in_half_precision(dtype: torch.dtype) -> None:
+    assert Classifier(variant("softmax").to(dtype)).locate(images()).head_name == "fc"
+
+
+def test_torchscript_is_refused_in_words() -> None:
+    with pytest.warns(DeprecationWarning, match="jit"), pytest.raises(InputError, match="TorchScript"):
+        Classifier(torch.jit.trace(variant("plain"), images(1)))  # type: ignore[no-untyped-call]
+
+
+class Lazy(SmallNet):
+    """Keeps a tensor from its first pass."""
+
+    mask: Tensor | None = None
+
+    def features(self, x: Tensor) -> Tensor:
+        a = super().features(x)
+        if self.mask is None:
+            self.mask = torch.linspace(0, 1, 128)
+        return a * self.mask
+
+
+@pytest.mark.parametrize("pixels", ["trivial", "random"])
+@pytest.mark.parametrize("kind", ["lazy", "pruned", "weight norm"])
+def test_training_goes_on_after_a_pass(kind: str, pixels: Any) -> None:
+    model: Any = seeded(Lazy if kind == "lazy" else SmallNet)
+    if kind == "pruned":
+        prune.l1_unstructured(model.fc, "weight", 0.5)  # type: ignore[no-untyped-call]
+    if kind == "weight norm":
+        with pytest.warns(FutureWarning):
+            nn.utils.weight_norm(model.fc)
+    if kind != "lazy":
+        model(images())
+    extract_batch(Classifier(model), images(), [View(pixels)])
+    if kind != "lazy":
+        assert model.fc.weight.requires_grad
+        model.fc.weight.square().sum().backward()
+    model.train()(images()).sum().backward()
+    assert model.conv.weight.grad.abs().sum() > 0
 
 
 @pytest.mark.parametrize(("name", "words"), [("nope", "no module"), ("conv", "not"), ("other", "was not called")])

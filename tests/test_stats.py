@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,37 @@ def test_counts_do_not_fall_to_rounding() -> None:
     assert stats.top_count(342, 5) == 17
     assert stats.share_count(3 * 32 * 32, 0.05) == 153
     assert stats.share_count(100, 0.29) == 29  # 0.29 * 100 = 28.999999999999996 in floating point
+
+
+def test_fractional_percentiles_are_not_rounded_to_float32() -> None:
+    # 500 * 80.9 / 100 = 404.5 -> 404; in float32 80.9 is a little more, and 405 would come out
+    assert stats.keep_count(500, torch.tensor([80.9], dtype=torch.float64)).item() == 96
+    assert stats.top_count(1500, 4.6) == 69  # 1500 * 4.6 / 100 = 68.99999999999999 in floating point
+    head = Head(torch.ones(2, 500))
+    features = torch.rand(3, 500, generator=torch.Generator().manual_seed(0))
+    outputs = Outputs(head(features), features, {View(): features})
+    adaptive = detectors.AdaSCALE_A(p_min=80.9, p_max=80.9).fit(outputs, head).score(outputs)
+    assert torch.equal(adaptive, detectors.SCALE(80.9).fit(None, head).score(outputs))
+
+
+@pytest.mark.parametrize("share", [0, 0.001, 0.3, 0.5, 0.9, 0.95, 0.999, 1])
+def test_quantiles_in_pieces_equal_quantiles_at_once(share: float) -> None:
+    generator = torch.Generator().manual_seed(1)
+    for values in (
+        torch.randn(300, 11, generator=generator),
+        torch.randn(40, 3, generator=generator).double() * 1e6,
+        torch.randn(300, 7, generator=generator).clamp_min(0),
+        torch.tensor([[-0.0, 1.0, 1.0, 2.0]]),
+    ):
+        ours = stats.quantile(partial(torch.split, values, 13), share)
+        assert ours == pytest.approx(float(np.quantile(values.double().numpy(), share)), rel=1e-12, abs=1e-300)
+
+
+def test_generalised_entropy_by_definition() -> None:
+    logits = torch.randn(6, 20, generator=torch.Generator().manual_seed(2)) * 3
+    p = logits.double().softmax(1).sort(1, descending=True).values[:, :5]
+    assert torch.allclose(stats.generalised_entropy(logits, 0.3, 5), (p * (1 - p)).pow(0.3).sum(1), rtol=1e-10)
+    assert stats.generalised_entropy(torch.tensor([[0.0, 900.0]])).isfinite().all()
 
 
 def test_ecdf_is_right_continuous() -> None:

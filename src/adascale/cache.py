@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from adascale.store import digest
 from adascale.types import Outputs, View
 
 
@@ -36,13 +36,11 @@ class ShardCache:
 
     def write(self, index: int, outputs: Outputs | None, failures: Mapping[str, str]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        metadata = {"key": self.key, "failures": json.dumps(dict(failures))}
+        tensors = {} if outputs is None else self._tensors(outputs)
+        text = json.dumps({"key": self.key, "failures": dict(failures)})
         temporary = self._path(index).with_suffix(".tmp")
-        save_file({} if outputs is None else self._tensors(outputs), temporary, metadata)
+        save_file(tensors, temporary, {"shard": text, "sha256": digest(tensors, text)})
         os.replace(temporary, self._path(index))
-
-    def remove(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _path(self, index: int) -> Path:
         return self.folder / f"{index:06d}.safetensors"
@@ -54,13 +52,15 @@ class ShardCache:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
         except (SafetensorError, OSError):
             return None
-        if metadata.get("key") != self.key:
+        text = metadata.get("shard", "{}")
+        record = json.loads(text)
+        if metadata.get("sha256") != digest(tensors, text) or record.get("key") != self.key:
             return None
         outputs = None
         if tensors:
             views = {view: tensors[str(view)] for view in self.views}
             outputs = Outputs(tensors["logits"], tensors["features"], views, tensors.get("labels"))
-        return outputs, json.loads(metadata["failures"])
+        return outputs, record["failures"]
 
     def _tensors(self, outputs: Outputs) -> dict[str, Tensor]:
         tensors = {"logits": outputs.logits, "features": outputs.features}

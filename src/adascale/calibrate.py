@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -57,7 +58,7 @@ class Calibration:
         promise = f"At most {percent} of fresh in-distribution images are flagged ({n} calibration images)."
         if self.level == self.alpha:
             return promise
-        return f"{promise} {100 * self.alpha:.3g} % needs at least {images_needed(self.alpha)}."
+        return f"{promise} {100 * self.alpha:.3g} % needs at least {images_needed(self.alpha)} of them."
 
 
 def images_needed(alpha: float) -> int:
@@ -71,11 +72,21 @@ def check_alpha(alpha: float) -> None:
         raise InputError(f"alpha={alpha}; it is the share of ID images that may be flagged, above 0 and below 1.")
 
 
-def split(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
+def split(n: int, seed: int = 0, share: float = 0.2) -> tuple[Tensor, Tensor]:
     """Indices of the images to fit on and of those that set the threshold: disjoint, drawn with ``seed``.
 
-    A fifth is fitted on, but at least 10 (a few suffice for AdaSCALE) unless that is more than half.
+    ``share`` of them is fitted on, but at least 10 (a few suffice for AdaSCALE) unless that is more than half.
     """
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-    fitted = max(n // 5, min(10, n // 2))
+    fitted = fitted_count(n, share)
     return order[:fitted], order[fitted:]
+
+
+def fitted_count(n: int, share: float) -> int:
+    """How many of n images are fitted on: none for a share of 0."""
+    return max(int(n * share), min(10, n // 2)) if share else 0
+
+
+def total_needed(alpha: float, share: float) -> int:
+    """The fewest images in all, fitted on and held out, that can promise ``alpha``."""
+    return next(n for n in count(images_needed(alpha)) if n - fitted_count(n, share) >= images_needed(alpha))

@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
 import warnings
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
 from inspect import getdoc
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from adascale import detectors, jobs, store
+from adascale import detectors, jobs, options, store
 from adascale.cache import cache_key
-from adascale.data import Preprocess, find_images
+from adascale.data import find_images
 from adascale.detector import OODDetector
 from adascale.detectors import Detector
 from adascale.errors import AdascaleError, DetectorFileError, InputError
+from adascale.model import Classifier
 from adascale.rows import Journal, Row, write_csv, write_jsonl
 from adascale.specs import FORMS, load_network
 from adascale.version import __version__
@@ -39,6 +38,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Tells when an image classifier is looking at something it was never trained on.",
 )
+FITTED_ON = {
+    "nothing": "nothing",
+    "val": "a few ID images",
+    "train": "training images",
+    "train+labels": "training images, labels",
+}
 SOME_UNREADABLE, INTERRUPTED = 3, 130
 
 Images = Annotated[str, typer.Argument(help="Folder (recursive), image, image list (.txt), .npz, or - for a list.")]
@@ -55,11 +60,18 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 def fit(
     images: Images,
     model: Model,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The detector file to write (.safetensors).")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The detector file to write; a folder of them for several methods.")
+    ],
     weights: Weights = None,
-    method: Annotated[str, typer.Option(help="See adascale methods.")] = "adascale_a",
-    setting: Annotated[list[str] | None, typer.Option("--set", help="A parameter, e.g. p_max=90.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="See adascale methods; repeatable, or all.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="A parameter: p_max=90; of one of several: scale.percentile=80.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="The paper's setting, e.g. imagenet/resnet-50.")] = None,
+    train: Annotated[
+        str | None, typer.Option(help="Training images (with labels: a list or .npz) for methods that learn from them.")
+    ] = None,
     alpha: Annotated[float, typer.Option(help="Share of in-distribution images that may be flagged.")] = 0.05,
     head: Annotated[str | None, typer.Option(help="Name of the last linear layer, if it is not found.")] = None,
     size: Annotated[str | None, typer.Option(help="Resize: shorter side, or HEIGHT,WIDTH.")] = None,
@@ -74,35 +86,54 @@ def fit(
     as_json: AsJson = False,
 ) -> None:
     """Learn from in-distribution images and write a detector file."""
-    parameters = _parameters(method, setting or [], preset)
-    found = find_images(images, root)
-    network, preprocess = load_network(model, weights)
-    detector = OODDetector(
-        network.to(_device(device)),
-        method,
-        head=head,
-        alpha=alpha,
-        split_seed=split_seed,
-        batch_size=batch_size,
-        preprocess=_preprocess(preprocess, size, crop, mean, std),
-        **parameters,
-    )
+    names = method or ["adascale_a"]
+    everything = names == ["all"]
+    names = [cls.name for cls in detectors.ALL] if everything else list(dict.fromkeys(names))
+    settings = options.settings(names, setting or [], preset)
+    if preset is not None:
+        _say(f"preset {preset}: {detectors.PROVENANCE}")
+    found, training = find_images(images, root), find_images(train, root) if train else None
+    network, known = load_network(model, weights)
+    preprocess = options.preprocess(known, size, crop, mean, std)
+    classifier = Classifier(network.to(options.device(device)), head)
+    made = [
+        OODDetector(classifier, name, alpha=alpha, split_seed=split_seed, preprocess=preprocess, **settings[name])
+        for name in names
+    ]
+    if output.is_dir() if len(names) == 1 else output.is_file():
+        kind = "a folder; name a file" if output.is_dir() else "a file; several methods need a folder"
+        raise InputError(f"The output {output} is {kind}.")
+    parts = output.with_name(output.name + ".parts")
     with _resumable():
-        failures = jobs.fit_images(detector, found, output.with_name(output.name + ".parts"), workers)
-    detector.save(output, model=_absolute(model), weights=None if weights is None else str(weights.resolve()))
-    for name, reason in failures.items():
-        _say(f"skipped {name}: {reason}")
+        failures, refused = jobs.fit_images(made, found, training, parts, batch_size=batch_size, workers=workers)
+    if refused and not everything:
+        raise next(iter(refused.values()))
+    about = {"model": options.absolute(model), "weights": None if weights is None else str(weights.resolve())}
+    records = []
+    for detector in made:
+        name = detector.method.name
+        if name in refused:
+            _say(f"left out {name}: {refused[name]}")
+            continue
+        file = output if len(names) == 1 else output / f"{name}.safetensors"
+        detector.save(file, **about)
+        records.append({**store.read(file)[1], "file": str(file), "skipped": failures})
+        if not as_json:
+            print(f"{file}: {detector.method}\n{detector.guarantee}")
+    shutil.rmtree(parts, ignore_errors=True)
+    for image, reason in failures.items():
+        _say(f"skipped {image}: {reason}")
     if as_json:
-        print(json.dumps({**store.read(output)[1], "file": str(output), "skipped": failures}))
-    else:
-        print(f"{output}: {detector.method}\n{detector.guarantee}")
-    _end(len(failures), len(found))
+        print(json.dumps(records[0] if len(names) == 1 else records))
+    _end(len(failures), len(found) + (len(training) if training else 0))
 
 
 @app.command()
 def score(
     images: Images,
-    detector: Annotated[Path, typer.Option("--detector", "-d", help="A file written by adascale fit.")],
+    detector: Annotated[
+        list[Path], typer.Option("--detector", "-d", help="A file written by adascale fit, or a folder of them.")
+    ],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="scores.csv, .jsonl or .parquet [default: CSV on stdout].")
     ] = None,
@@ -116,26 +147,27 @@ def score(
 ) -> None:
     """Score, p-value and decision for each image."""
     found = find_images(images, root)
-    content = hashlib.sha256(detector.read_bytes()).hexdigest() if detector.is_file() else ""
-    journal = Journal(output, cache_key(content, found.fingerprint())) if output else None
-    loaded = _load(detector, model, weights, device)
-    loaded.batch_size = batch_size
+    files = [file for path in detector for file in (sorted(path.glob("*.safetensors")) if path.is_dir() else [path])]
+    contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
+    journal = Journal(output, cache_key(*contents, found.fingerprint())) if output else None
+    loaded = _load(files, model, weights, device)
+    columns = jobs.columns(loaded)
     start = journal.done() if journal else 0
-    tally: Counter[str] = Counter()
+    tally = _Tally(loaded)
     if journal and start:
         _say(f"resuming after {start} of {len(found)} images")
-        tally.update(map(_outcome, journal.rows()))
-    with _resumable():
-        for batch in jobs.score_images(loaded, found, start, workers):
+        tally.add(journal.rows())
+    with _resumable(journal is not None):
+        for batch in jobs.score_images(loaded, found, start, batch_size=batch_size, workers=workers):
             if journal:
                 journal.append(batch)
             else:
-                (write_jsonl if as_json else write_csv)(sys.stdout, batch, jobs.COLUMNS, header=not tally)
-            tally.update(map(_outcome, batch))
+                (write_jsonl if as_json else write_csv)(sys.stdout, batch, columns, header=not tally.rows)
+            tally.add(batch)
     if journal:
-        journal.finish(jobs.COLUMNS)
-        _report(output, tally, as_json)
-    _end(tally["failed"], len(found))
+        journal.finish(columns)
+        tally.report(output, as_json)
+    _end(tally.failed, len(found))
 
 
 @app.command()
@@ -189,85 +221,46 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
         raise typer.Exit
 
 
-def _load(file: Path, model: str | None, weights: Path | None, device: str) -> OODDetector:
-    about = store.read(file)[1]["about"]
+class _Tally:
+    """What the rows add up to."""
+
+    def __init__(self, loaded: list[OODDetector]) -> None:
+        self.rows = self.failed = 0
+        single = len(loaded) == 1
+        self.ood = {"is_ood" if single else f"{detector.method.name}.is_ood": 0 for detector in loaded}
+
+    def add(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.rows += 1
+            self.failed += row["prediction"] is None
+            for column in self.ood:
+                self.ood[column] += bool(row[column])
+
+    def report(self, output: Path | None, as_json: bool) -> None:
+        scored = self.rows - self.failed
+        if as_json:
+            counts = {"images": self.rows, "scored": scored, "failed": self.failed, "ood": self.ood}
+            print(json.dumps({"file": str(output), **counts}))
+        else:
+            each = ", ".join(f"{column.removesuffix('is_ood')}{n}" for column, n in self.ood.items())
+            _say(f"{output}: {scored} images scored, out-of-distribution: {each.replace('.', ' ')}")
+
+
+def _load(files: list[Path], model: str | None, weights: Path | None, device: str) -> list[OODDetector]:
+    if not files:
+        raise DetectorFileError("The folder holds no detector file (.safetensors); make them with adascale fit.")
+    about = store.read(files[0])[1]["about"]
     spec, saved_weights = model or about.get("model"), about.get("weights")
     if spec is None:
-        raise DetectorFileError(f"{file} does not say which network it belongs to; pass --model.")
+        raise DetectorFileError(f"{files[0]} does not say which network it belongs to; pass --model.")
     if model is None:
-        _say(f"network {spec} (named in {file.name})")
-    network, _ = load_network(spec, weights or (None if model else saved_weights))
-    return OODDetector.load(file, network.to(_device(device)))
-
-
-def _parameters(method: str, settings: list[str], preset: str | None) -> dict[str, Any]:
-    cls = detectors.get(method)
-    parameters: dict[str, Any] = {}
-    if preset is not None:
-        data, _, network = preset.partition("/")
-        parameters |= detectors.preset(method, data, network)
-    for setting in settings:
-        name, _, text = setting.partition("=")
-        parameters[name] = _value(cls, name, text)
-    return parameters
-
-
-def _value(cls: type[Detector], name: str, text: str) -> Any:
-    """The text in the type of the parameter's default; an unknown name is refused by the detector itself."""
-    default = next((field.default for field in fields(cls) if field.name == name), text)
-    try:
-        if isinstance(default, bool):
-            return {"true": True, "false": False}[text.lower()]
-        if isinstance(default, int | float):
-            number = float(text)
-            return int(number) if number.is_integer() else number
-    except (KeyError, ValueError) as error:
-        raise InputError(f"--set {name}={text}: {name} is a {type(default).__name__} such as {default}.") from error
-    return text
-
-
-def _preprocess(
-    known: Preprocess | None, size: str | None, crop: str | None, mean: str | None, std: str | None
-) -> Preprocess | None:
-    """The network's own preprocessing with what was given on the command line in its place."""
-    given: dict[str, Any] = {
-        "size": _numbers("size", size, int, scalar=True),
-        "crop": _numbers("crop", crop, int, scalar=True),
-        "mean": _numbers("mean", mean, float),
-        "std": _numbers("std", std, float),
-    }
-    given = {name: value for name, value in given.items() if value is not None}
-    if known is not None:
-        return replace(known, **given)
-    if not given:
-        return None
-    if missing := {"size", "mean", "std"} - set(given):
-        raise InputError(f"The network's own preprocessing is not known; also pass --{', --'.join(sorted(missing))}.")
-    return Preprocess(**{"crop": given["size"], **given})
-
-
-def _numbers(option: str, text: str | None, kind: type, scalar: bool = False) -> Any:
-    if text is None:
-        return None
-    try:
-        values = tuple(kind(part) for part in text.split(","))
-    except ValueError as error:
-        raise InputError(f"--{option} {text}: give numbers separated by commas, such as 0.485,0.456,0.406.") from error
-    return values[0] if scalar and len(values) == 1 else values
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise InputError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}") from error
-
-
-def _absolute(spec: str) -> str:
-    file, _, factory = spec.rpartition(":")
-    return f"{Path(file).resolve()}:{factory}" if file.endswith(".py") else spec
+        _say(f"network {spec} (named in {files[0].name})")
+    network, _ = load_network(spec, weights or saved_weights)
+    classifier = Classifier(network.to(options.device(device)))
+    loaded = [OODDetector.load(file, classifier) for file in files]
+    if len({(detector.preprocess, detector.input_shape) for detector in loaded}) > 1:
+        raise DetectorFileError("The detectors were fitted with different preprocessing; score them one by one.")
+    return loaded
 
 
 def _described(cls: type[Detector]) -> dict[str, Any]:
@@ -277,7 +270,7 @@ def _described(cls: type[Detector]) -> dict[str, Any]:
     return {
         "name": cls.name,
         "summary": cls.summary,
-        "fitted_on": {"val": "a few ID images", "nothing": "nothing"}.get(cls.fits_on, f"ID {cls.fits_on}"),
+        "fitted_on": FITTED_ON[cls.fits_on],
         "passes": f"{passes} forward" + (f", {gradients} backward" if gradients else ""),
         "signed_features": cls.signed_features,
         "parameters": detector.parameters,
@@ -302,18 +295,6 @@ def _plain_table(*columns: str) -> Table:
     return table
 
 
-def _outcome(row: Row) -> str:
-    return "failed" if row["is_ood"] is None else "ood" if row["is_ood"] else "id"
-
-
-def _report(output: Path | None, tally: Counter[str], as_json: bool) -> None:
-    scored = tally["id"] + tally["ood"]
-    if as_json:
-        print(json.dumps({"file": str(output), "images": scored + tally["failed"], "scored": scored, **tally}))
-    else:
-        _say(f"{output}: {scored} images scored, {tally['ood']} out-of-distribution")
-
-
 def _end(failed: int, total: int) -> None:
     if failed:
         _say(f"{failed} of {total} images could not be read")
@@ -321,11 +302,11 @@ def _end(failed: int, total: int) -> None:
 
 
 @contextmanager
-def _resumable() -> Iterator[None]:
+def _resumable(kept: bool = True) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _say("adascale: interrupted; the same command goes on where it stopped.")
+        _say("adascale: interrupted" + ("; the same command goes on where it stopped." if kept else "."))
         raise typer.Exit(INTERRUPTED) from None
 
 
@@ -342,3 +323,6 @@ def main() -> None:
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as error:
+        _say(f"adascale: {error}")
+        sys.exit(2)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 from adascale.errors import InputError
 
 SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
+_MOST_PIXELS = 50_000_000
 LIST_SUFFIXES = frozenset((".txt", ".lst", ".list"))
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
 
@@ -46,6 +47,9 @@ class Preprocess:
             raise InputError(f"mean={self.mean} and std={self.std}; give both 3 values (RGB) or both 1 (greyscale).")
         if min(self.std) <= 0:
             raise InputError(f"std={self.std}; every value must be above 0.")
+        if self.interpolation not in get_args(Interpolation):
+            known = ", ".join(get_args(Interpolation))
+            raise InputError(f"interpolation={self.interpolation!r}; choose one of {known}.")
 
     def __call__(self, image: Image.Image) -> Tensor:
         """The normalised tensor (C, H, W)."""
@@ -64,6 +68,8 @@ class Preprocess:
             target = (self.size, new_long) if width <= height else (new_long, self.size)
         else:
             target = (self.size[1], self.size[0])
+        if target[0] * target[1] > _MOST_PIXELS:
+            raise ValueError(f"{width} x {height} would be resized to {target[0]} x {target[1]}: too long and thin")
         return image if target == image.size else image.resize(target, Image.Resampling[self.interpolation.upper()])
 
     def _crop(self, image: Image.Image) -> Image.Image:
@@ -140,7 +146,7 @@ def find_images(source: str | Path, root: str | Path | None = None) -> ImageSet:
     if path.suffix.lower() == ".npz":
         return _from_npz(path)
     if path.suffix.lower() in LIST_SUFFIXES:
-        return _from_list(path.read_text("utf8"), Path(root) if root else path.parent, str(path))
+        return _from_list(path.read_text("utf8", "surrogateescape"), Path(root) if root else path.parent, str(path))
     return ImageSet([path.name], [path])
 
 
@@ -161,12 +167,14 @@ def _from_npz(path: Path) -> ImageSet:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {key: file[key] for key in ("images", "labels") if key in file.files}
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged archive raises almost anything
         raise InputError(f"{path} cannot be read as .npz ({error}).") from error
     images = arrays.get("images")
     if images is None or images.dtype != np.uint8 or not (images.ndim == 3 or images.shape[3:] == (3,)):
         given = "no array 'images'" if images is None else f"images of {images.dtype} {images.shape}"
         raise InputError(f"{path} has {given}; it needs uint8 (N, H, W) or (N, H, W, 3) under 'images'.")
+    if not len(images):
+        raise InputError(f"{path} holds no image; its array 'images' is empty.")
     labels = arrays["labels"].tolist() if "labels" in arrays else None
     return ImageSet([f"{path.name}[{i}]" for i in range(len(images))], array=images, labels=labels)
 
@@ -178,6 +186,7 @@ class Loaded:
     images: Tensor
     indices: list[int]
     failures: dict[int, str] = field(default_factory=dict)
+    labels: Tensor | None = None
 
 
 def load_batches(
@@ -192,19 +201,23 @@ def load_batches(
             for indices in ranges:
                 waiting.append((indices, [pool.submit(_read, images, i, preprocess) for i in indices]))
                 if len(waiting) > 2:
-                    yield _gathered(*waiting.popleft())
+                    yield _gathered(images, *waiting.popleft())
             while waiting:
-                yield _gathered(*waiting.popleft())
+                yield _gathered(images, *waiting.popleft())
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _gathered(indices: range, futures: list[Future[Tensor | str]]) -> Loaded:
+def _gathered(images: ImageSet, indices: range, futures: list[Future[Tensor | str]]) -> Loaded:
     results = {index: future.result() for index, future in zip(indices, futures, strict=True)}
     tensors = {index: result for index, result in results.items() if isinstance(result, Tensor)}
     failures = {index: result for index, result in results.items() if isinstance(result, str)}
+    shapes = {tuple(tensor.shape) for tensor in tensors.values()}
+    if len(shapes) > 1:
+        raise InputError(f"Images differ in shape after preprocessing: {sorted(shapes)}; give a crop, or HEIGHT,WIDTH.")
     stacked = torch.stack(list(tensors.values())) if tensors else torch.empty(0)
-    return Loaded(stacked, list(tensors), failures)
+    labels = None if images.labels is None else torch.tensor([images.labels[i] for i in tensors], dtype=torch.int64)
+    return Loaded(stacked, list(tensors), failures, labels)
 
 
 def _read(images: ImageSet, index: int, preprocess: Preprocess) -> Tensor | str:

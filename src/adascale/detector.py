@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from adascale import detectors, store
-from adascale.calibrate import Calibration, check_alpha, split
+from adascale.calibrate import Calibration, check_alpha, split, total_needed
 from adascale.data import Preprocess
 from adascale.detectors import Detector
-from adascale.errors import AdascaleWarning, DetectorFileError, InputError, NotFittedError
+from adascale.errors import AdascaleWarning, DetectorFileError, HeadNotFoundError, InputError, NotFittedError
 from adascale.extract import batches, extract_batch
 from adascale.model import Classifier
 from adascale.types import Head, Outputs, Verdict
@@ -32,16 +33,16 @@ class OODDetector:
     >>> verdict = detector(images)                          # doctest: +SKIP
     >>> verdict.is_ood, verdict.p_value, verdict.prediction # doctest: +SKIP
 
-    model: any ``nn.Module`` that returns logits. method: a name (see ``adascale methods``) or a configured
-    `Detector`. parameters: the method's own, by name, e.g. ``p_max=90, pixels="random"``. head: the name of the last
-    linear layer, where it cannot be found. alpha: the share of in-distribution images that may be flagged.
-    split_seed: of the draw that parts the images into those fitted on and those that set the threshold.
-    preprocess: how image files become inputs; kept with the detector and saved with it.
+    model: any ``nn.Module`` that returns logits (or a `Classifier`, which several detectors may share). method: a name
+    (see ``adascale methods``) or a configured `Detector`. parameters: the method's own, by name, e.g. ``p_max=90,
+    pixels="random"``. head: the name of the last linear layer, where it cannot be found. alpha: the share of
+    in-distribution images that may be flagged. split_seed: of the draw that parts the images into those fitted on and
+    those that set the threshold. preprocess: how image files become inputs; kept with the detector and saved with it.
     """
 
     def __init__(
         self,
-        model: nn.Module,
+        model: nn.Module | Classifier,
         method: str | Detector = "adascale_a",
         *,
         head: str | None = None,
@@ -52,41 +53,92 @@ class OODDetector:
         **parameters: Any,
     ) -> None:
         check_alpha(alpha)
-        self.classifier = Classifier(model, head)
-        self.method = _configured(method, parameters)
-        self.alpha, self.split_seed, self.batch_size, self.preprocess = alpha, split_seed, batch_size, preprocess
+        self.classifier = model if isinstance(model, Classifier) else Classifier(model, head)
+        self.method = _configured(method, parameters, preprocess)
+        self.split_seed, self.batch_size, self.preprocess = split_seed, batch_size, preprocess
+        self._alpha = alpha
         self.calibration: Calibration | None = None
-        self.input_shape: tuple[int, ...] | None = None
+        self.input_shape: tuple[int, ...] | None = None  # None: not known, or images of several sizes
+        self._probe_shape: tuple[int, ...] | None = None
         self.reference_images = 0
 
-    def fit(self, images: Any) -> Self:
-        """Learn from in-distribution images: a tensor, a DataLoader, any iterable of batches. No labels needed."""
+    @property
+    def alpha(self) -> float:
+        """The share of in-distribution images that may be flagged; assigning it moves the threshold."""
+        return self._alpha
+
+    @alpha.setter
+    def alpha(self, alpha: float) -> None:
+        check_alpha(alpha)
+        self._alpha = alpha
+        if self.calibration is not None:
+            self.calibration = Calibration(self.calibration.scores, alpha)
+
+    def fit(self, images: Any, train: Any = None) -> Self:
+        """Learn from in-distribution images: a tensor, a DataLoader, any iterable of batches. No labels needed.
+
+        ``train``: training images, with labels where the method says so, for the methods that learn from them (see
+        ``adascale methods``). Without it they learn from one half of ``images``.
+        """
         self.calibration = None
+        outputs, self.input_shape = self._extracted(images)
+        learns = train is not None and self.method.fits_on in ("train", "train+labels")
+        return self.fit_outputs(outputs, self._extracted(train)[0] if learns else None)
+
+    def fit_outputs(self, outputs: Outputs, train: Outputs | None = None) -> Self:
+        """The same from extracted `Outputs`. What is fitted on and what sets the threshold are kept apart."""
+        self.calibration = None
+        n, head, learns_from = len(outputs), self.classifier.head, self.method.fits_on
+        held_out = torch.arange(n)
+        reference: Outputs | None = None
+        if learns_from in ("train", "train+labels") and train is not None:
+            reference = train
+        elif learns_from != "nothing":
+            learned, held_out = split(n, self.split_seed, self._share())
+            if not len(learned):
+                raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")
+            reference = outputs[learned]
+        self.method.fit(reference, head)
+        calibration = Calibration(self.method.score(outputs[held_out]), self.alpha)
+        if calibration.threshold == math.inf:
+            raise InputError(
+                f"{int(calibration.scores.isinf().sum())} of {len(held_out)} calibration images give NaN or infinite "
+                "activations, so no threshold can be set; check the images and the preprocessing."
+            )
+        self.calibration = calibration
+        self.reference_images = 0 if reference is None else len(reference)
+        self._warn_of_limits(0 if reference is train else self._share())
+        return self
+
+    def _share(self) -> float:
+        """The share of the images that the method learns from; the others set the threshold."""
+        return {"nothing": 0.0, "val": 0.2}.get(self.method.fits_on, 0.5)
+
+    def _warn_of_limits(self, share: float) -> None:
+        calibration = self._calibrated()
+        if calibration.level > self.alpha:
+            total = total_needed(self.alpha, share)
+            hint = f" Give fit at least {total} images for that." if share else ""
+            warnings.warn(calibration.guarantee() + hint, AdascaleWarning, stacklevel=3)
+        if broken := int(calibration.scores.isinf().sum()):
+            warnings.warn(
+                f"{broken} calibration images give NaN or infinite activations; they count as out-of-distribution.",
+                AdascaleWarning,
+                stacklevel=3,
+            )
+
+    def _extracted(self, images: Any) -> tuple[Outputs, tuple[int, ...] | None]:
         shapes: set[tuple[int, ...]] = set()
         parts = []
         for batch, labels in batches(images, self.batch_size):
+            if not shapes:
+                self.classifier.locate(batch)  # anew: the weights may have changed since the last fit
+                self._probe_shape = tuple(batch.shape[1:])
             shapes.add(tuple(batch.shape[1:]))
             parts.append(extract_batch(self.classifier, batch, self.method.views, labels))
         if not parts:
-            raise InputError("fit got no images; give at least 2 (19 to promise at most 5 % false alarms).")
-        self.input_shape = shapes.pop() if len(shapes) == 1 else None
-        return self.fit_outputs(Outputs.cat(parts))
-
-    def fit_outputs(self, outputs: Outputs) -> Self:
-        """The same from extracted `Outputs`. What is fitted on and what sets the threshold are kept apart."""
-        n, head = len(outputs), self.classifier.head
-        if self.method.fits_on == "nothing":
-            reference, held_out = torch.arange(0), torch.arange(n)
-        else:
-            reference, held_out = split(n, self.split_seed)
-            if not len(reference):
-                raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")
-        self.method.fit(outputs[reference], head)
-        self.calibration = Calibration(self.method.score(outputs[held_out]), self.alpha)
-        self.reference_images = len(reference)
-        if self.calibration.level > self.alpha:
-            warnings.warn(self.calibration.guarantee(), AdascaleWarning, stacklevel=2)
-        return self
+            raise InputError("fit got no images; give in-distribution images, some hundred if you have them.")
+        return Outputs.cat(parts), shapes.pop() if len(shapes) == 1 else None
 
     def __call__(self, images: Any) -> Verdict:
         """The verdict for these images."""
@@ -99,12 +151,16 @@ class OODDetector:
     def stream(self, images: Any) -> Iterator[Verdict]:
         """Verdicts batch by batch, for more images than fit in memory."""
         for batch, _ in batches(images, self.batch_size):
-            if self.input_shape is not None and tuple(batch.shape[1:]) != self.input_shape:
-                raise InputError(
-                    f"Images are {tuple(batch.shape[1:])}; the detector was calibrated on {self.input_shape}. "
-                    "Resize them, or fit again at this size."
-                )
+            self.check_shape(batch)
             yield self.judge(extract_batch(self.classifier, batch, self.method.views))
+
+    def check_shape(self, images: Tensor) -> None:
+        """Refuse images of another size than the detector was calibrated on."""
+        if self.input_shape is not None and tuple(images.shape[1:]) != self.input_shape:
+            raise InputError(
+                f"Images are {tuple(images.shape[1:])}; the detector was calibrated on {self.input_shape}. "
+                "Resize them, or fit again at this size."
+            )
 
     def score(self, images: Any) -> Tensor:
         """OOD scores alone (N,), float64, higher = more OOD."""
@@ -140,7 +196,7 @@ class OODDetector:
             "method": self.method.name,
             "parameters": self.method.parameters,
             "calibration": {
-                "alpha": self.alpha,
+                "alpha": calibration.alpha,
                 "images": len(calibration.scores),
                 "reference_images": self.reference_images,
                 "split_seed": self.split_seed,
@@ -162,52 +218,54 @@ class OODDetector:
             },
             "about": about,
         }
-        fitted = {f"method.{name}": tensor for name, tensor in self.method.state().items()}
-        store.write(path, {"calibration.scores": calibration.scores, **fitted}, record)
+        tensors = {f"method.{name}": tensor for name, tensor in self.method.state().items()}
+        tensors["calibration.scores"] = calibration.scores
+        if shape := self.input_shape or self._probe_shape:
+            tensors["probe.images"] = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+            tensors["probe.features"] = self.classifier.forward(tensors["probe.images"])[0].float().cpu()
+        store.write(path, tensors, record)
 
     @classmethod
-    def load(cls, path: str | Path, model: nn.Module) -> Self:
-        """The saved detector beside its network; refused for any other network."""
+    def load(cls, path: str | Path, model: nn.Module | Classifier, method: type[Detector] | None = None) -> Self:
+        """The saved detector beside its network; refused for any other network. ``method``: a class of your own."""
         tensors, record = store.read(path)
         preprocess = record["input"]["preprocess"]
         detector = cls(
             model,
-            detectors.get(record["method"])(**record["parameters"]),
+            _saved_method(record, method, path),
             alpha=record["calibration"]["alpha"],
             split_seed=record["calibration"]["split_seed"],
             preprocess=Preprocess(**preprocess) if preprocess else None,
         )
-        head = detector._adopt_head(record, path)
         shape = record["input"]["shape"]
         detector.input_shape = tuple(shape) if shape else None
+        head = detector._adopt_head(record, tensors, path)
         detector.reference_images = record["calibration"]["reference_images"]
         state = {name[len("method.") :]: value for name, value in tensors.items() if name.startswith("method.")}
         detector.method.restore(state, head)
         detector.calibration = Calibration(tensors["calibration.scores"], detector.alpha)
         return detector
 
-    def _adopt_head(self, record: dict[str, Any], path: str | Path) -> Head:
-        saved = record["head"]
-        given = type(self.classifier.model).__name__
-        modules = dict(self.classifier.model.named_modules())
-        if saved["name"] not in modules:
-            raise DetectorFileError(
-                f"{path} was fitted on a {record['network']['class']} with the head {saved['name']!r}; "
-                f"this {given} has no such layer. Load it beside the network it was fitted on, or fit again."
-            )
-        self.classifier.head_name = saved["name"]
-        head = self.classifier.head
-        if head.fingerprint() != saved["fingerprint"]:
-            raise DetectorFileError(
-                f"{path} was fitted on a head with {saved['classes']} classes, {saved['features']} features and other "
-                f"weights than this {given}'s. Load it beside the network it was fitted on, or fit again."
-            )
+    def _adopt_head(self, record: dict[str, Any], tensors: dict[str, Tensor], path: str | Path) -> Head:
+        """The network's head, after proving that it is the network of the file: layer, weights, behaviour."""
+        saved, given = record["head"], type(self.classifier.model).__name__
+        fitted = f"{path} was fitted on a {record['network']['class']} with the head {saved['name']!r}"
+        advice = "Load it beside the network it was fitted on, or fit again."
+        if saved["name"] not in dict(self.classifier.model.named_modules()):
+            raise DetectorFileError(f"{fitted}; this {given} has no such layer. {advice}")
         if self.classifier.fingerprint() != record["network"]["fingerprint"]:
-            raise DetectorFileError(
-                f"{path} was fitted on the same head, but other weights (or another precision) of the {given} below "
-                "it; its threshold does not hold here. Fit again."
-            )
-        return head
+            raise DetectorFileError(f"{fitted}; this {given} has other layers, weights or precision. {advice}")
+        self.classifier.adopt(saved["name"])
+        if "probe.images" in tensors:
+            try:
+                features, _ = self.classifier.locate(tensors["probe.images"]).forward(tensors["probe.images"])
+            except HeadNotFoundError as error:
+                raise DetectorFileError(f"{fitted}; in this {given} it is no head. {advice}") from error
+            if not _alike(features, tensors["probe.features"]):
+                raise DetectorFileError(f"{fitted}; this {given} has its weights, but computes otherwise. {advice}")
+        if self.classifier.head.fingerprint() != saved["fingerprint"]:
+            raise DetectorFileError(f"{fitted}; this {given}'s has other weights. {advice}")
+        return self.classifier.head
 
     def _calibrated(self) -> Calibration:
         if self.calibration is None or not self.method.is_fitted:
@@ -219,13 +277,31 @@ class OODDetector:
         return f"OODDetector({type(self.classifier.model).__name__}, {self.method}): {state}"
 
 
-def _configured(method: str | Detector, parameters: dict[str, Any]) -> Detector:
+def _alike(found: Tensor, saved: Tensor) -> bool:
+    """Equal but for what another machine or library version may round differently."""
+    found = found.detach().cpu().float()
+    return found.shape == saved.shape and bool((found - saved).abs().max() <= 0.02 * saved.abs().max().clamp_min(1e-6))
+
+
+def _saved_method(record: dict[str, Any], method: type[Detector] | None, path: str | Path) -> Detector:
+    try:
+        return (method or detectors.get(record["method"]))(**record["parameters"])
+    except (InputError, TypeError) as error:
+        raise DetectorFileError(
+            f"{path} holds the method {record['method']} with the parameters {record['parameters']}, which this "
+            f"version does not know ({error}). Pass load(..., method=) for a class of your own, or fit again."
+        ) from error
+
+
+def _configured(method: str | Detector, parameters: dict[str, Any], preprocess: Preprocess | None) -> Detector:
     if isinstance(method, Detector):
         if parameters:
             raise InputError(f"Parameters {list(parameters)} came beside a configured {method.name}; set them on it.")
-        return method
+        return replace(method)  # a copy: two detectors may be given the same one
     cls = detectors.get(method)
     if unknown := [name for name in parameters if name not in cls._field_names()]:
         known = ", ".join(sorted(cls._field_names())) or "none"
         raise InputError(f"{method} has no parameter {unknown[0]!r}; it has: {known}.")
+    if preprocess is not None and "std" in cls._field_names():
+        parameters = {"std": preprocess.std, **parameters}
     return cls(**parameters)

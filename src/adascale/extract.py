@@ -28,13 +28,15 @@ def extract_batch(
     With gradient-free views only, clean and perturbed images go through the network together under inference
     mode. Otherwise: one pass with the input gradient, then one pass for each view.
     """
-    if classifier.head_name is None:
+    if not classifier.located:
         classifier.locate(images)
     views = list(dict.fromkeys(views))
     if any(view.needs_gradient for view in views):
-        features, logits, gradient = classifier.forward_with_gradient(images)
+        objectives = list(dict.fromkeys(view.temperature for view in views if view.needs_gradient))
+        features, logits, gradients = classifier.forward_with_gradients(images, objectives)
+        by_objective = dict(zip(objectives, gradients, strict=True))
         clean = classifier.prepare(images)
-        perturbed = [classifier.forward(perturb(clean, gradient, view))[0] for view in views]
+        perturbed = [classifier.forward(perturb(clean, by_objective.get(view.temperature), view))[0] for view in views]
     else:
         clean = classifier.prepare(images)
         stacked = torch.cat([clean, *(perturb(clean, None, view) for view in views)])
@@ -58,7 +60,9 @@ def batches(source: Any, batch_size: int = 32) -> Iterator[Batch]:
     Items may be batches (N, C, H, W) or single images (C, H, W), which are gathered; each a tensor, a
     ``(images, labels, ...)`` pair or a dict such as ``{"pixel_values": ..., "labels": ...}``.
     """
-    if isinstance(source, Tensor | np.ndarray | dict | tuple):
+    if batch_size < 1:
+        raise InputError(f"batch_size={batch_size}; it counts images, at least 1.")
+    if isinstance(source, Tensor | np.ndarray | dict) or _is_pair(source):
         images, labels = _parts(source)
         if images.ndim == 3:
             images, labels = images[None], None if labels is None else labels.reshape(1)
@@ -73,7 +77,8 @@ def batches(source: Any, batch_size: int = 32) -> Iterator[Batch]:
     for item in source:
         images, labels = _parts(item)
         if images.ndim == 4:
-            yield images, labels
+            if len(images):
+                yield images, labels
             continue
         waiting.append((images, labels))
         if len(waiting) == batch_size:
@@ -81,6 +86,11 @@ def batches(source: Any, batch_size: int = 32) -> Iterator[Batch]:
             waiting = []
     if waiting:
         yield _stacked(waiting)
+
+
+def _is_pair(source: Any) -> bool:
+    """``(images, labels)``, not a tuple of images or batches."""
+    return isinstance(source, tuple) and len(source) == 2 and getattr(source[1], "ndim", 0) < 3
 
 
 def _parts(item: Any) -> Batch:
@@ -99,18 +109,20 @@ def _parts(item: Any) -> Batch:
         raise InputError(f"Images came as {type(item).__name__}; give tensors (N, C, H, W) or (C, H, W).")
     if item.ndim not in (3, 4):
         raise InputError(f"Images have shape {tuple(item.shape)}; they must be (N, C, H, W), or (C, H, W) for one.")
-    return item, _as_labels(labels)
+    return item, _as_labels(labels, len(item) if item.ndim == 4 else 1)
 
 
-def _as_labels(labels: Any) -> Tensor | None:
-    """Class indices where the batch carries them; anything else (file names, boxes) is not a label."""
+def _as_labels(labels: Any, count: int) -> Tensor | None:
+    """Class indices where the batch carries one for each image; anything else (file names, boxes) is no label."""
     if labels is None or isinstance(labels, str) or (isinstance(labels, Sequence) and not len(labels)):
         return None
     try:
         tensor = torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError):
         return None
-    return tensor.cpu().long() if tensor.ndim <= 1 and not tensor.is_floating_point() else None
+    if tensor.ndim > 1 or tensor.numel() != count or tensor.is_floating_point():
+        return None
+    return tensor.cpu().long().reshape(count)
 
 
 def _stacked(items: list[Batch]) -> Batch:

@@ -3,89 +3,155 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from adascale.cache import ShardCache, cache_key
 from adascale.data import ImageSet, Loaded, Preprocess, load_batches
 from adascale.detector import OODDetector
-from adascale.errors import InputError
+from adascale.errors import AdascaleError, InputError
 from adascale.extract import extract_batch
+from adascale.model import Classifier
 from adascale.progress import progress
 from adascale.rows import Row
-from adascale.types import Outputs, Verdict
+from adascale.types import Outputs, Verdict, View
 
-COLUMNS = ("image", "score", "p_value", "is_ood", "prediction", "error")
+VERDICT_COLUMNS = ("score", "p_value", "is_ood")
 NOT_FINITE = "the network gave NaN or infinite activations; counted as out-of-distribution"
 
 
-def fit_images(detector: OODDetector, images: ImageSet, folder: Path, workers: int | None = None) -> dict[str, str]:
-    """Fit on an image set; finished batches are kept in ``folder`` until all is done. Returns what failed and why."""
-    preprocess, views, size = _preprocess(detector), detector.method.views, detector.batch_size
-    _look_at_first(detector, images, preprocess)
-    key = cache_key(detector.classifier.fingerprint(), images.fingerprint(), preprocess, *views, size)
+def extract_images(
+    classifier: Classifier,
+    images: ImageSet,
+    preprocess: Preprocess,
+    views: Sequence[View],
+    folder: Path,
+    *,
+    title: str = "Reading images",
+    batch_size: int = 32,
+    workers: int | None = None,
+) -> tuple[Outputs, dict[str, str]]:
+    """Outputs of an image set, and what failed and why. Finished batches stay in ``folder`` until it is removed."""
+    views = list(dict.fromkeys(views))
+    network = (classifier.fingerprint(), classifier.head_name)
+    key = cache_key(*network, images.fingerprint(), preprocess, *views, batch_size)
     cache = ShardCache(folder, key, views)
     shards = list(cache.read())
-    start = min(len(shards) * size, len(images))
-    with progress("Reading in-distribution images", len(images), start) as advance:
-        for batch in load_batches(images, preprocess, size, start, workers):
+    start = min(len(shards) * batch_size, len(images))
+    with progress(title, len(images), start) as advance:
+        for batch in load_batches(images, preprocess, batch_size, start, workers):
             failed = {images.names[index]: reason for index, reason in batch.failures.items()}
-            outputs = extract_batch(detector.classifier, batch.images, views) if batch.indices else None
+            outputs = extract_batch(classifier, batch.images, views, batch.labels) if batch.indices else None
             cache.write(len(shards), outputs, failed)
             shards.append((outputs, failed))
             advance(len(batch.indices) + len(failed))
-    detector.fit_outputs(Outputs.cat([outputs for outputs, _ in shards if outputs is not None]))
-    cache.remove()
-    return {name: reason for _, failed in shards for name, reason in failed.items()}
+    usable = [outputs for outputs, _ in shards if outputs is not None]
+    if not usable:
+        raise InputError(f"None of the {len(images)} images can be read ({images.names[-1]}: see the reasons).")
+    return Outputs.cat(usable), {name: reason for _, failed in shards for name, reason in failed.items()}
 
 
-def score_images(
-    detector: OODDetector, images: ImageSet, start: int = 0, workers: int | None = None
-) -> Iterator[list[Row]]:
-    """One row an image, in order, batch by batch, from index ``start`` on. Unreadable images have a reason instead."""
-    preprocess = _preprocess(detector)
-    with progress("Scoring", len(images), start) as advance:
-        for batch in load_batches(images, preprocess, detector.batch_size, start, workers):
-            rows = {index: _failed(images.names[index], reason) for index, reason in batch.failures.items()}
-            if batch.indices:
-                verdict = detector(batch.images)
-                rows |= {index: _row(images.names[index], verdict, i) for i, index in enumerate(batch.indices)}
-            yield [rows[index] for index in sorted(rows)]
-            advance(len(rows))
+def fit_images(
+    detectors: Sequence[OODDetector], images: ImageSet, train: ImageSet | None, folder: Path, **options: Any
+) -> tuple[dict[str, str], dict[str, InputError]]:
+    """Fit detectors of one network from one extraction. Returns the images that failed and why, and the methods that
+    could not be fitted and why. What is finished stays in ``folder``.
+    """
+    classifier, preprocess = detectors[0].classifier, _preprocess(detectors)
+    shape = look_at_first(classifier, images, preprocess)
+    views = [view for detector in detectors for view in detector.method.views]
+    title = "Reading in-distribution images"
+    outputs, failures = extract_images(classifier, images, preprocess, views, folder / "id", title=title, **options)
+    learned = None
+    if train is not None:
+        title = "Reading training images"
+        learned, more = extract_images(classifier, train, preprocess, (), folder / "train", title=title, **options)
+        failures |= more
+    refused = {}
+    for detector in detectors:
+        detector.input_shape = shape
+        try:
+            detector.fit_outputs(outputs, learned)
+        except InputError as error:
+            refused[detector.method.name] = error
+    return failures, refused
 
 
-def _preprocess(detector: OODDetector) -> Preprocess:
-    if detector.preprocess is None:
-        raise InputError(
-            "How images become this network's input is not known; pass --size, --crop, --mean and --std "
-            "(ImageNet networks mostly: --size 256 --crop 224 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225)."
-        )
-    return detector.preprocess
-
-
-def _look_at_first(detector: OODDetector, images: ImageSet, preprocess: Preprocess) -> None:
-    """Find the head on the first readable image, before any long work."""
+def look_at_first(classifier: Classifier, images: ImageSet, preprocess: Preprocess) -> tuple[int, ...]:
+    """Find the head on the first readable image, before any long work; the shape of an input."""
     first: Loaded | None = None
     for first in load_batches(images, preprocess, batch_size=1, workers=1):
         if first.indices:
-            detector.classifier.locate(first.images)
-            detector.input_shape = tuple(first.images.shape[1:])
-            return
+            shape = tuple(first.images.shape[1:])
+            try:
+                classifier.locate(first.images)
+            except AdascaleError:
+                raise
+            except Exception as error:
+                reason = " ".join(str(error).split())[:200]
+                raise InputError(f"The network cannot take an input of shape {shape}: {reason}") from error
+            return shape
     reason = next(iter(first.failures.values())) if first else "there is none"
     raise InputError(f"None of the {len(images)} images can be read ({images.names[-1]}: {reason}).")
 
 
-def _row(name: str, verdict: Verdict, i: int) -> Row:
-    score = float(verdict.score[i])
-    return {
-        "image": name,
-        "score": score if math.isfinite(score) else None,
-        "p_value": float(verdict.p_value[i]),
-        "is_ood": bool(verdict.is_ood[i]),
-        "prediction": int(verdict.prediction[i]),
-        "error": None if math.isfinite(score) else NOT_FINITE,
-    }
+def score_images(
+    detectors: Sequence[OODDetector],
+    images: ImageSet,
+    start: int = 0,
+    *,
+    batch_size: int = 32,
+    workers: int | None = None,
+) -> Iterator[list[Row]]:
+    """One row an image, in order, batch by batch, from index ``start`` on. Unreadable images have a reason instead.
+
+    Several detectors of one network share every pass.
+    """
+    first, preprocess = detectors[0], _preprocess(detectors)
+    views = [view for detector in detectors for view in detector.method.views]
+    with progress("Scoring", len(images), start) as advance:
+        for batch in load_batches(images, preprocess, batch_size, start, workers):
+            rows = {index: _failed(detectors, images.names[index], why) for index, why in batch.failures.items()}
+            if batch.indices:
+                first.check_shape(batch.images)
+                outputs = extract_batch(first.classifier, batch.images, views)
+                verdicts = {prefix: d.judge(outputs) for prefix, d in zip(_prefixes(detectors), detectors, strict=True)}
+                rows |= {index: _row(images.names[index], verdicts, i) for i, index in enumerate(batch.indices)}
+            yield [rows[index] for index in sorted(rows)]
+            advance(len(rows))
 
 
-def _failed(name: str, reason: str) -> Row:
-    return {**dict.fromkeys(COLUMNS), "image": name, "error": reason}
+def columns(detectors: Sequence[OODDetector]) -> list[str]:
+    """``image, score, p_value, is_ood, prediction, error``; with several detectors ``METHOD.score`` and so on."""
+    verdicts = [prefix + name for prefix in _prefixes(detectors) for name in VERDICT_COLUMNS]
+    return ["image", *verdicts, "prediction", "error"]
+
+
+def _preprocess(detectors: Sequence[OODDetector]) -> Preprocess:
+    known = detectors[0].preprocess
+    if known is None:
+        raise InputError("The detector does not say how images become inputs; fit it with a preprocessing.")
+    return known
+
+
+def _prefixes(detectors: Sequence[OODDetector]) -> list[str]:
+    return [""] if len(detectors) == 1 else [f"{detector.method.name}." for detector in detectors]
+
+
+def _row(name: str, verdicts: dict[str, Verdict], i: int) -> Row:
+    row: dict[str, Any] = {"image": name}
+    error = None
+    for prefix, verdict in verdicts.items():
+        score = float(verdict.score[i])
+        if not math.isfinite(score):
+            error = NOT_FINITE
+        row[prefix + "score"] = score if math.isfinite(score) else None
+        row[prefix + "p_value"] = float(verdict.p_value[i])
+        row[prefix + "is_ood"] = bool(verdict.is_ood[i])
+        row["prediction"] = int(verdict.prediction[i])
+    return {**row, "error": error}
+
+
+def _failed(detectors: Sequence[OODDetector], name: str, reason: str) -> Row:
+    return {**dict.fromkeys(columns(detectors)), "image": name, "error": reason}

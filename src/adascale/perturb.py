@@ -13,13 +13,24 @@ from adascale.types import View
 
 
 def perturb(images: Tensor, gradient: Tensor | None, view: View) -> Tensor:
-    """``x + step * sign(g)`` on the view's pixels, ``x`` elsewhere. Where ``g`` is 0 nothing moves."""
+    """``x + step * sign(g) / std`` on the view's pixels, ``x`` elsewhere."""
     if not view.needs_gradient:
-        signs = random_signs(tuple(images.shape[1:]), view.fraction, view.seed)
-        return images + view.step * signs.to(images)
-    if gradient is None:
+        signs = random_signs(tuple(images.shape[1:]), view.fraction, view.seed).to(images)
+    elif gradient is None:
         raise InputError(f"The view {view} needs the input gradient; pass it, or use pixels='random'.")
-    return images + view.step * torch.where(selected(gradient, view), gradient.sign(), 0)
+    elif view.temperature is not None:
+        signs = torch.where(selected(gradient, view), torch.where(gradient >= 0, 1.0, -1.0), 0).to(images)
+    else:
+        signs = torch.where(selected(gradient, view), gradient.sign(), 0)
+    return images + view.step * signs / _channel_std(images, view)
+
+
+def _channel_std(images: Tensor, view: View) -> Tensor | float:
+    if not view.std:
+        return 1.0
+    if len(view.std) not in (1, images.shape[1]):
+        raise InputError(f"std={view.std} for images with {images.shape[1]} channels; give one value for each.")
+    return torch.tensor(view.std).to(images).view(-1, 1, 1)
 
 
 def selected(gradient: Tensor, view: View) -> Tensor:

@@ -24,6 +24,8 @@ class Journal:
         self.path = self.output.with_name(self.output.name + ".part")
         if self.output.suffix.lower() not in SUFFIXES:
             raise InputError(f"The output {self.output} must end in {', '.join(SUFFIXES)}.")
+        if self.output.is_dir():
+            raise InputError(f"The output {self.output} is a folder; name a file in it.")
         if self.output.suffix.lower() == ".parquet":
             optional("pyarrow", "parquet")  # better now than after hours of work
 
@@ -33,7 +35,7 @@ class Journal:
             return 0
         lines = self.path.read_bytes().splitlines(keepends=True)
         whole = [line for line in lines if line.endswith(b"\n")]
-        if not whole or json.loads(whole[0]).get("key") != self.key:
+        if not whole or whole[0] != self._first_line().encode():
             self.path.unlink()
             return 0
         if len(whole) < len(lines):
@@ -45,8 +47,11 @@ class Journal:
         fresh = not self.path.exists()
         with open(self.path, "a", encoding="utf8") as file:
             if fresh:
-                file.write(json.dumps({"key": self.key}) + "\n")
+                file.write(self._first_line())
             file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+
+    def _first_line(self) -> str:
+        return json.dumps({"key": self.key}) + "\n"
 
     def rows(self) -> Iterator[Row]:
         with open(self.path, encoding="utf8") as file:
@@ -87,13 +92,14 @@ def _write_parquet(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> N
 
 def _parquet_type(pyarrow: Any, column: str) -> Any:
     kinds = {"image": "string", "error": "string", "is_ood": "bool_", "prediction": "int64"}
-    return getattr(pyarrow, kinds.get(column, "float64"))()
+    return getattr(pyarrow, kinds.get(column.rpartition(".")[2], "float64"))()
 
 
 def _chunks(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
     chunk: list[Row] = []
     for row in rows:
-        chunk.append(row)
+        # Parquet holds UTF-8 only; a file name need not be.
+        chunk.append({**row, "image": row["image"].encode("utf8", "surrogateescape").decode("utf8", "replace")})
         if len(chunk) == size:
             yield chunk
             chunk = []

@@ -64,7 +64,8 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
             state = state[key]
     if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
         raise InputError(f"{path} holds no state dict (a mapping from names to tensors).")
-    return {key.removeprefix("module."): value for key, value in state.items()}
+    prefix = "module." if all(key.startswith("module.") for key in state) else ""
+    return {key.removeprefix(prefix): value for key, value in state.items()}
 
 
 def _torchvision(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
@@ -154,9 +155,13 @@ def _factory(path: Path, name: str, state: dict[str, Tensor] | None) -> tuple[nn
         raise InputError(f"{path} is not a Python file; a network is given as {FORMS}.")
     module = importlib.util.module_from_spec(module_spec)
     sys.modules[module_spec.name] = module  # dataclasses and pickled references inside the file look here
-    module_spec.loader.exec_module(module)
-    made = getattr(module, name, None)
-    model = made() if callable(made) and not isinstance(made, nn.Module) else made
+    sys.path.insert(0, str(path.parent.resolve()))  # as for a script: the files beside it can be imported
+    try:
+        module_spec.loader.exec_module(module)
+        made = getattr(module, name, None)
+        model = made() if callable(made) and not isinstance(made, nn.Module) else made
+    finally:
+        sys.path.remove(str(path.parent.resolve()))
     if not isinstance(model, nn.Module):
         raise InputError(f"{path} has no {name!r} that is, or makes, a torch.nn.Module.")
     described = getattr(module, "PREPROCESS", {})

@@ -25,7 +25,7 @@ def share_count(total: int, share: float) -> int:
 
 def top_count(features: int, percent: float) -> int:
     """How many entries ``percent`` % of ``features`` are: ``max(1, floor(D * k / 100))``."""
-    return max(1, math.floor(features * percent / 100))
+    return max(1, share_count(features, percent / 100))
 
 
 def keep_count(features: int, percentile: Tensor) -> Tensor:

@@ -26,12 +26,13 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], record: Mapping[str, 
     path = Path(path)
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     record = {"format": FORMAT, "format_version": FORMAT_VERSION, **record}
-    text = json.dumps(record, allow_nan=False, sort_keys=True)
+    # One entry only: safetensors writes several in no fixed order, and equal detectors should be equal files.
+    envelope = json.dumps({"record": record, "sha256": digest(tensors, _text(record))}, allow_nan=False, sort_keys=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
     try:
-        save_file(tensors, temporary, metadata={_KEY: text, "sha256": _digest(tensors, text)})
+        save_file(tensors, temporary, metadata={_KEY: envelope})
         os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, path)
     except BaseException:
@@ -52,9 +53,14 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise DetectorFileError(f"{path} is damaged or not a safetensors file ({error}); save it again.") from error
     if _KEY not in metadata:
         raise DetectorFileError(f"{path} is a safetensors file, but not a detector saved by adascale.")
-    if metadata.get("sha256") != _digest(tensors, metadata[_KEY]):
+    try:
+        envelope = json.loads(metadata[_KEY])
+        record: dict[str, Any] = envelope["record"]
+        intact = envelope["sha256"] == digest(tensors, _text(record))
+    except (ValueError, TypeError, KeyError):
+        intact, record = False, {}
+    if not intact:
         raise DetectorFileError(f"{path} is damaged: its content does not match its checksum; save it again.")
-    record = json.loads(metadata[_KEY])
     if record.get("format") != FORMAT or record.get("format_version") != FORMAT_VERSION:
         raise DetectorFileError(
             f"{path} has format {record.get('format')} {record.get('format_version')}; "
@@ -63,12 +69,17 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, record
 
 
-def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
-    digest = hashlib.sha256(text.encode())
+def _text(record: Mapping[str, Any]) -> str:
+    return json.dumps(record, allow_nan=False, sort_keys=True)
+
+
+def digest(tensors: Mapping[str, Tensor], text: str) -> str:
+    """The checksum of a file's content: its text and every tensor."""
+    checksum = hashlib.sha256(text.encode())
     for name in sorted(tensors):
-        digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
-        digest.update(tensors[name].numpy().data)
-    return digest.hexdigest()
+        checksum.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
+        checksum.update(tensors[name].contiguous().numpy().data)
+    return checksum.hexdigest()
 
 
 def _umask() -> int:

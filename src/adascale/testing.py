@@ -56,33 +56,33 @@ def _fitted(make: Callable[[], Detector]) -> tuple[Detector, Outputs]:
 
 def _declares_what_it_is(make: Callable[[], Detector]) -> None:
     detector = make()
-    assert detector.name == detector.name.lower() != "", "name is lower case"
-    assert detector.summary, "summary says in a few words what it is"
-    assert detector.fits_on in ("nothing", "val", "train", "train+labels"), "fits_on is one of the four"
-    assert detector.signed_features in SIGNED_FEATURES, "signed_features says what negative features do"
+    _promise(detector.name == detector.name.lower() != "", "name is lower case")
+    _promise(detector.summary, "summary says in a few words what it is")
+    _promise(detector.fits_on in ("nothing", "val", "train", "train+labels"), "fits_on is one of the four")
+    _promise(detector.signed_features in SIGNED_FEATURES, "signed_features says what negative features do")
     names = {field.name for field in fields(detector)}
-    assert set(detector.search_space) <= names, "search_space names hyperparameters"
+    _promise(set(detector.search_space) <= names, "search_space names hyperparameters")
 
 
 def _init_only_stores(make: Callable[[], Detector]) -> None:
     detector = make()
-    assert not detector.is_fitted, "a new detector is not fitted"
+    _promise(not detector.is_fitted, "a new detector is not fitted")
     _raises(NotFittedError, lambda: detector.score(example_outputs(2, detector.views)[0]), "score before fit")
 
 
 def _scores_are_finite_float64(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     scores = detector.score(outputs)
-    assert scores.dtype == torch.float64, "scores are float64"
-    assert scores.shape == (len(outputs),), "one score a sample"
-    assert scores.isfinite().all(), "scores are finite"
+    _promise(scores.dtype == torch.float64, "scores are float64")
+    _promise(scores.shape == (len(outputs),), "one score a sample")
+    _promise(scores.isfinite().all(), "scores are finite")
 
 
 def _higher_means_ood(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     ood, _ = example_outputs(64, detector.views, ood=True, seed=6)
     wins = (detector.score(ood)[:, None] > detector.score(outputs)[None]).double().mean()
-    assert wins > 0.9, f"an easy OOD sample scores higher than an ID one (in {100 * float(wins):.0f} % of pairs)"
+    _promise(wins > 0.9, f"an easy OOD sample scores higher than an ID one (in {100 * float(wins):.0f} % of pairs)")
 
 
 def _split_and_order_do_not_matter(make: Callable[[], Detector]) -> None:
@@ -101,7 +101,7 @@ def _inputs_stay_untouched(make: Callable[[], Detector]) -> None:
     kept = copy.deepcopy(reference)
     detector.fit(reference, head).score(outputs)
     for old, new in zip(_tensors(before) + _tensors(kept), _tensors(outputs) + _tensors(reference), strict=True):
-        assert torch.equal(old, new), "fit and score leave their inputs alone"
+        _promise(torch.equal(old, new), "fit and score leave their inputs alone")
 
 
 def _fitting_twice_is_fitting_once(make: Callable[[], Detector]) -> None:
@@ -110,14 +110,14 @@ def _fitting_twice_is_fitting_once(make: Callable[[], Detector]) -> None:
     other, head = example_outputs(_REFERENCE // 2, detector.views, seed=9)
     detector.fit(other, head)
     reference, head = example_outputs(_REFERENCE, detector.views)
-    assert torch.equal(detector.fit(reference, head).score(outputs), once), "fit starts from scratch"
+    _promise(torch.equal(detector.fit(reference, head).score(outputs), once), "fit starts from scratch")
 
 
 def _changed_parameters_forget(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     for field in fields(detector):
         setattr(detector, field.name, getattr(detector, field.name))
-        assert not detector.is_fitted, f"assigning {field.name} forgets what was fitted"
+        _promise(not detector.is_fitted, f"assigning {field.name} forgets what was fitted")
         _raises(NotFittedError, lambda: detector.score(outputs), "score after a change")
         detector.fit(*example_outputs(_REFERENCE, detector.views))
 
@@ -129,7 +129,7 @@ def _degenerate_rows_are_finite(make: Callable[[], Detector]) -> None:
     rows[2, 3] = 5
     rows[3] += 1
     made = Outputs(detector.head_(rows).float(), rows, {view: rows + 0.01 for view in outputs.views})
-    assert detector.score(made).isfinite().all(), "zero, negative, one-hot and constant rows score finitely"
+    _promise(detector.score(made).isfinite().all(), "zero, negative, one-hot and constant rows score finitely")
 
 
 def _broken_rows_are_ood(make: Callable[[], Detector]) -> None:
@@ -138,13 +138,13 @@ def _broken_rows_are_ood(make: Callable[[], Detector]) -> None:
     features[0, 0], features[1, 1] = math.nan, math.inf
     broken = Outputs(outputs.logits, features, outputs.views)
     scores = detector.score(broken)
-    assert (scores[:2] == math.inf).all(), "NaN and infinite activations score +inf"
+    _promise((scores[:2] == math.inf).all(), "NaN and infinite activations score +inf")
     _close(scores[2:], detector.score(outputs)[2:], "the other rows are not touched by a broken one")
 
 
 def _sizes_and_types(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
-    assert detector.score(outputs[:0]).shape == (0,), "no sample, no score"
+    _promise(detector.score(outputs[:0]).shape == (0,), "no sample, no score")
     double = Outputs(
         outputs.logits.double(), outputs.features.double(), {v: a.double() for v, a in outputs.views.items()}
     )
@@ -155,9 +155,9 @@ def _sizes_and_types(make: Callable[[], Detector]) -> None:
 def _state_round_trip(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     state = detector.state()
-    assert all(isinstance(value, Tensor) for value in state.values()), "state is tensors only"
+    _promise(all(isinstance(value, Tensor) for value in state.values()), "state is tensors only")
     restored = type(detector)(**detector.parameters).restore(state, detector.head_)
-    assert torch.equal(restored.score(outputs), detector.score(outputs)), "state and parameters are all there is"
+    _promise(torch.equal(restored.score(outputs), detector.score(outputs)), "state and parameters are all there is")
 
 
 CHECKS = (
@@ -176,9 +176,15 @@ CHECKS = (
 )
 
 
+def _promise(kept: object, promise: str) -> None:
+    """Like assert, but also when Python runs with -O."""
+    if not kept:
+        raise AssertionError(promise)
+
+
 def _close(actual: Tensor, expected: Tensor, promise: str) -> None:
     worst = float(((actual - expected).abs() / expected.abs().clamp_min(1e-9)).max())
-    assert worst <= 1e-9, f"{promise} (relative difference {worst:.1e})"
+    _promise(worst <= 1e-9, f"{promise} (relative difference {worst:.1e})")
 
 
 def _raises(error: type[Exception], call: Callable[[], Any], when: str) -> None:

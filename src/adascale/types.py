@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -56,22 +57,32 @@ class View:
     pixels: ``trivial`` (lowest ``|g|``), ``salient`` (highest), ``all``, or ``random`` (no gradient: positions and
     signs come from one draw of ``seed`` per input shape). fraction: the paper's ``o``, the share of all channel
     values. step: the paper's ``epsilon``, in normalised input units.
+
+    ``g`` is the gradient of the predicted class's logit, or, where a temperature ``T`` is given, of the cross-entropy
+    of ``z / T`` against the predicted class (ODIN; there ``sign(0) = 1``). std: what the step is divided by, one value
+    for each channel.
     """
 
     pixels: Pixels = "trivial"
     fraction: float = 0.05
     step: float = 0.5
     seed: int = 0
+    temperature: float | None = None
+    std: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if self.pixels not in get_args(Pixels):
             raise InputError(f"pixels={self.pixels!r}; choose one of {', '.join(get_args(Pixels))}.")
         if not 0 < self.fraction <= 1:
             raise InputError(f"fraction={self.fraction}; it is a share of the pixels, above 0 and at most 1.")
+        if not (math.isfinite(self.step) and self.seed == int(self.seed)):
+            raise InputError(f"step={self.step}, seed={self.seed}; the step is a finite number, the seed a whole one.")
         # Fields without effect are set to one value, so that views that look the same are equal.
         if self.pixels == "all":
             object.__setattr__(self, "fraction", 1.0)
-        if self.pixels != "random":
+        if self.pixels == "random":
+            object.__setattr__(self, "temperature", None)
+        else:
             object.__setattr__(self, "seed", 0)
 
     @property
@@ -79,8 +90,11 @@ class View:
         return self.pixels != "random"
 
     def __str__(self) -> str:
-        seed = f"/seed={self.seed}" if self.pixels == "random" else ""
-        return f"{self.pixels}/o={self.fraction:g}/eps={self.step:g}{seed}"
+        parts = [self.pixels, f"o={self.fraction!r}", f"eps={self.step!r}"]
+        parts += [f"seed={self.seed}"] if self.pixels == "random" else []
+        parts += [f"T={self.temperature!r}"] if self.temperature is not None else []
+        parts += [f"std={','.join(map(repr, self.std))}"] if self.std else []
+        return "/".join(parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,9 +154,9 @@ class Outputs:
 class Verdict:
     """The answer for a batch of N images; every field has N rows.
 
-    is_ood: ``score > threshold``, the same as ``p_value <= alpha``. score: higher = more out-of-distribution.
-    p_value: share of in-distribution images at least as unusual. logits: the network's own, untouched.
-    prediction: their largest.
+    is_ood: ``score > threshold``, the same as ``p_value <= level`` (`Calibration.level`: alpha, or the least that can
+    be promised). score: higher = more out-of-distribution. p_value: share of in-distribution images at least as
+    unusual. logits: the network's own, untouched. prediction: their largest.
     """
 
     is_ood: Tensor

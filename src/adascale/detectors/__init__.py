@@ -20,8 +20,9 @@ from adascale.detectors.mls import MLS
 from adascale.detectors.msp import MSP
 from adascale.detectors.nci import NCI
 from adascale.detectors.nnguide import NNGuide
+from adascale.detectors.odin import ODIN
 from adascale.detectors.optfs import OptFS
-from adascale.detectors.presets import PRESETS, preset
+from adascale.detectors.presets import PRESETS, PROVENANCE, preset
 from adascale.detectors.react import ReAct
 from adascale.detectors.relation import Relation
 from adascale.detectors.rmds import RMDS
@@ -47,7 +48,9 @@ __all__ = [
     "MLS",
     "MSP",
     "NCI",
+    "ODIN",
     "PRESETS",
+    "PROVENANCE",
     "RMDS",
     "SCALE",
     "SHE",
@@ -70,35 +73,11 @@ __all__ = [
 ]
 
 ALL: tuple[type[Detector], ...] = (
-    AdaSCALE_A,
-    AdaSCALE_L,
-    SCALE,
-    LTS,
-    MSP,
-    MLS,
-    EBO,
-    GEN,
-    GradNorm,
-    ASH_P,
-    ASH_B,
-    ASH_S,
-    ReAct,
-    KLM,
-    BFAct,
-    VRA,
-    OptFS,
-    DICE,
-    NNGuide,
-    KNN,
-    ViM,
-    Residual,
-    FDBD,
-    NCI,
-    Relation,
-    LINe,
-    MDS,
-    RMDS,
-    SHE,
+    *(AdaSCALE_A, AdaSCALE_L, SCALE, LTS),
+    *(MSP, MLS, EBO, ODIN, GEN, GradNorm),
+    *(ReAct, ASH_P, ASH_B, ASH_S, BFAct, VRA, OptFS, DICE, LINe),
+    *(NNGuide, KNN, MDS, RMDS, ViM, Residual),
+    *(KLM, SHE, FDBD, NCI, Relation),
     ActivationShift,
 )
 

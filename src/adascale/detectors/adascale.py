@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,6 +71,8 @@ class Adaptive(Shaping):
             raise InputError(f"p_min={self.p_min} is above p_max={self.p_max}; it must not be.")
         check_percent("k1", self.k1)
         check_percent("k2", self.k2)
+        if not math.isfinite(self.lam):
+            raise InputError(f"lam={self.lam}; it must be a finite number.")
         if self.statistic not in get_args(Statistic):
             raise InputError(f"statistic={self.statistic!r}; choose one of {', '.join(get_args(Statistic))}.")
         _ = self.view  # validates pixels and fraction

@@ -40,7 +40,7 @@ class ASH(Shaping):
             features = features.clamp_min(0)
         warn_if_signed(f"ASH ({self.name})", features)
         ranked, order = descending(features)
-        keep = int(keep_count(features.shape[1], torch.tensor(self.percentile)))
+        keep = int(keep_count(features.shape[1], torch.tensor(self.percentile, dtype=torch.float64)))
         kept = self._kept(ranked, keep)
         return self.head_(torch.zeros_like(features).scatter(1, order[:, :keep], kept))
 
@@ -76,5 +76,5 @@ class ASH_S(ASH):
     summary: ClassVar[str] = "only the largest activations, scaled"
 
     def _kept(self, ranked: Tensor, keep: int) -> Tensor:
-        ratio = mass_ratio(ranked, torch.tensor([self.percentile]))
+        ratio = mass_ratio(ranked, torch.tensor([self.percentile], dtype=torch.float64))
         return ranked[:, :keep] * ratio.clamp(max=500).exp()[:, None]

@@ -35,5 +35,5 @@ class LTS(Shaping):
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         ranked, _ = descending(outputs.features.clamp_min(0))
-        ratio = mass_ratio(ranked, torch.tensor([self.percentile]))
+        ratio = mass_ratio(ranked, torch.tensor([self.percentile], dtype=torch.float64))
         return outputs.logits.double() * ratio.square()[:, None]

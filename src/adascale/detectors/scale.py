@@ -40,5 +40,5 @@ class SCALE(Shaping):
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         activations = outputs.features.clamp_min(0) if self.relu else outputs.features
         warn_if_signed("SCALE", activations)
-        ratio = mass_ratio(descending(activations)[0], torch.tensor([self.percentile]))
+        ratio = mass_ratio(descending(activations)[0], torch.tensor([self.percentile], dtype=torch.float64))
         return scaled_activation_logits(outputs.logits, self.head_.offset, ratio)

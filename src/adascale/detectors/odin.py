@@ -1,0 +1,52 @@
+"""ODIN: softmax at a high temperature, on an image moved towards its predicted class."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.base import Detector
+from adascale.errors import InputError
+from adascale.types import Outputs, View
+
+
+@dataclass
+class ODIN(Detector):
+    """Liang et al., "Enhancing the reliability of out-of-distribution image detection in neural networks", ICLR 2018.
+
+    ``x' = x - eta sign(d CE(z / T, y_pred) / d x) / std`` with ``sign(0) = 1``; ``S = -max softmax(z(x') / T)``.
+    ``std`` is that of the input's normalisation (by default ImageNet's; `OODDetector` takes it from its
+    preprocessing). Fitted on nothing.
+    """
+
+    name: ClassVar[str] = "odin"
+    summary: ClassVar[str] = "softmax at a high temperature on a perturbed image"
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        "temperature": (1, 10, 100, 1000),
+        "eta": (0.0014, 0.0028),
+    }
+
+    temperature: float = 1000
+    eta: float = 0.0014
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+
+    def _check_parameters(self) -> None:
+        if not self.temperature > 0:
+            raise InputError(f"temperature={self.temperature}; it must be above 0.")
+        self.std = tuple(self.std)  # files and command lines bring lists
+
+    @property
+    def view(self) -> View:
+        return View("all", step=-self.eta, temperature=self.temperature, std=self.std)
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return (self.view,)
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        logits = self.head_(outputs.views[self.view])
+        return -torch.softmax(logits / self.temperature, dim=1).amax(1)

@@ -1,0 +1,99 @@
+"""What the command line's options mean: texts into parameters, preprocessing and devices, or one clear refusal."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adascale import detectors
+from adascale.data import Preprocess
+from adascale.detectors import Detector
+from adascale.errors import InputError
+
+
+def settings(names: list[str], given: list[str], preset: str | None) -> dict[str, dict[str, Any]]:
+    """The parameters of each method, from the preset and from ``name=value`` or ``method.name=value``."""
+    chosen: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for name in names:
+        detectors.get(name)
+        if preset is not None and (len(names) == 1 or name.startswith("adascale")):
+            data, _, network = preset.partition("/")
+            chosen[name] |= detectors.preset(name, data, network)
+    for setting in given:
+        key, _, text = setting.partition("=")
+        owner, _, parameter = key.rpartition(".")
+        owner = owner or (names[0] if len(names) == 1 else "")
+        if owner not in chosen:
+            raise InputError(f"--set {setting}: say which method, as in {names[0]}.{parameter}={text}.")
+        chosen[owner][parameter] = _value(detectors.get(owner), parameter, text)
+    return chosen
+
+
+def preprocess(
+    known: Preprocess | None, size: str | None, crop: str | None, mean: str | None, std: str | None
+) -> Preprocess:
+    """The network's own preprocessing with what was given on the command line in its place."""
+    given: dict[str, Any] = {
+        "size": _numbers("size", size, int, scalar=True),
+        "crop": _numbers("crop", crop, int, scalar=True),
+        "mean": _numbers("mean", mean, float),
+        "std": _numbers("std", std, float),
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    if "size" in given:
+        given = {"crop": given["size"], **given}
+    if known is not None:
+        return replace(known, **given)
+    if not given:
+        raise InputError(
+            "How images become this network's input is not known; pass --size, --crop, --mean and --std "
+            "(ImageNet networks mostly: --size 256 --crop 224 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225)."
+        )
+    if missing := {"size", "mean", "std"} - set(given):
+        raise InputError(f"The network's own preprocessing is not known; also pass --{', --'.join(sorted(missing))}.")
+    return Preprocess(**given)
+
+
+def device(name: str) -> torch.device:
+    """``auto`` is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise InputError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}") from error
+
+
+def absolute(spec: str) -> str:
+    """A network's text that holds from any folder."""
+    if spec.startswith("hf:") and Path(spec[3:]).is_dir():
+        return f"hf:{Path(spec[3:]).resolve()}"
+    file, _, factory = spec.rpartition(":")
+    return f"{Path(file).resolve()}:{factory}" if file.endswith(".py") else spec
+
+
+def _value(cls: type[Detector], name: str, text: str) -> Any:
+    """The text in the type of the parameter's default; an unknown name is refused by the detector itself."""
+    default = next((field.default for field in fields(cls) if field.name == name), text)
+    try:
+        if isinstance(default, bool):
+            return {"true": True, "false": False}[text.lower()]
+        if isinstance(default, int | float):
+            number = float(text)
+            return int(number) if number.is_integer() else number
+    except (KeyError, ValueError) as error:
+        raise InputError(f"--set {name}={text}: {name} is a {type(default).__name__} such as {default}.") from error
+    return text
+
+
+def _numbers(option: str, text: str | None, kind: type, scalar: bool = False) -> Any:
+    if text is None:
+        return None
+    try:
+        values = tuple(kind(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"--{option} {text}: give numbers separated by commas, such as 0.485,0.456,0.406.") from error
+    return values[0] if scalar and len(values) == 1 else values
