@@ -66,7 +66,10 @@ def test_every_method_by_name_and_back_from_disk(cls: type[detectors.Detector], 
     detector = OODDetector(net, cls.name).fit(images(60), train=(train, labels))
     detector.save(tmp_path / "d.safetensors")
     loaded = OODDetector.load(tmp_path / "d.safetensors", balanced())
-    assert same(loaded(images(5, seed=1)), detector(images(5, seed=1)))
+    mine, theirs = detector(images(5, seed=1)), loaded(images(5, seed=1))
+    # A tensor from disk lies elsewhere in memory, and a matrix product may then round its last bit differently.
+    assert torch.allclose(mine.score, theirs.score, rtol=1e-12)
+    assert torch.equal(mine.is_ood, theirs.is_ood)
     assert (loaded.method, loaded.threshold) == (detector.method, detector.threshold)
 
 

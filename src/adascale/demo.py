@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from adascale.data import Preprocess
 from adascale.detector import OODDetector
 from adascale.extract import extract
 from adascale.model import Classifier
-from adascale.types import Outputs
+from adascale.types import Outputs, View
 
 PREPROCESS: dict[str, Any] = {"size": 16, "crop": 16, "mean": (0.3,), "std": (0.35,)}
 KNOWN_DIGITS = 8
@@ -117,14 +118,13 @@ def run(out: Path, as_json: bool = False) -> None:
     _say(f"Training a small network on {len(tensors['train'])} images of the digits 0 to 7 ...")
     network = train_network(tensors["train"], data.train[1])
     adaptive = [detectors.AdaSCALE_A, detectors.AdaSCALE_L]
-    methods = [*(cls(**NARROW) for cls in adaptive), *(cls() for cls in detectors.ALL)]
+    methods = [*(cls(**NARROW) for cls in adaptive), *(_made(cls, preprocess) for cls in detectors.ALL)]
     views = [view for method in methods for view in method.views]
     _say(f"One extraction for {len(methods)} methods ...")
     classifier = Classifier(network)
-    outputs = {
-        name: Outputs.cat(list(extract(classifier, tensors[name], views, 64)))
-        for name in ("fit", "test", "near", "far")
-    }
+    known = {"fit": data.fit[1], "test": data.test[1], "near": None, "far": None}
+    outputs = {name: _outputs(classifier, (tensors[name], labels), views) for name, labels in known.items()}
+    outputs["train"] = _outputs(classifier, (tensors["train"], data.train[1]), [])
     rows = compare(methods, classifier, outputs)
     accuracy = float((outputs["test"].logits.argmax(1) == data.test[1]).double().mean())
     detector = OODDetector(network, preprocess=preprocess, **NARROW).fit(tensors["fit"])
@@ -139,13 +139,17 @@ def run(out: Path, as_json: bool = False) -> None:
     _say(f"\nDone in {took:.0f} s.")
 
 
+def _made(cls: type[detectors.Detector], preprocess: Preprocess) -> detectors.Detector:
+    return cls(std=preprocess.std) if "std" in {field.name for field in fields(cls)} else cls()
+
+
 def compare(
     methods: list[detectors.Detector], classifier: Classifier, outputs: dict[str, Outputs]
 ) -> list[dict[str, Any]]:
     """FPR@95 and AUROC of every method, near and far, in percent."""
     rows = []
     for method in methods:
-        method.fit(outputs["fit"], classifier.head)
+        method.fit(outputs["train" if method.fits_on.startswith("train") else "fit"], classifier.head)
         scores = {name: method.score(outputs[name]) for name in ("test", "near", "far")}
         row: dict[str, Any] = {"method": method.name, "parameters": method.parameters}
         for side in ("near", "far"):
@@ -209,6 +213,10 @@ def _print(
         answers.add_row(row["image"], verdict, f"{row['p_value']:.3f}", str(row["prediction"]))
     console.print(answers)
     console.print(f"\nNext: adascale score {out / 'images'} --detector {out / 'detector.safetensors'}", soft_wrap=True)
+
+
+def _outputs(classifier: Classifier, source: Any, views: list[View]) -> Outputs:
+    return Outputs.cat(list(extract(classifier, source, views, 64)))
 
 
 def _label(row: dict[str, Any]) -> str:
