@@ -49,6 +49,10 @@ PRESETS = {
 }
 
 
+# LINe's own settings by data set, from its paper.
+LINE = {"cifar10_densenet101": (90, 90, 1.0), "cifar100_densenet101": (90, 10, 1.0), "imagenet_resnet50": (10, 10, 0.8)}
+
+
 def load_set(file: str, first: int, count: int) -> ImageSet:
     if (DATA / "cifar" / f"{file}.npz").is_file():
         with np.load(DATA / "cifar" / f"{file}.npz") as arrays:
@@ -69,9 +73,12 @@ def load_set(file: str, first: int, count: int) -> ImageSet:
 def variants(network: str, preprocess: Preprocess) -> Iterator[tuple[str, detectors.Detector]]:
     """Every method at its default, and AdaSCALE at the paper's preset for the network."""
     for cls in detectors.ALL:
-        if issubclass(cls, detectors.AdaSCALE_A | detectors.AdaSCALE_L):
+        if cls.name in ("adascale_a", "adascale_l"):
             parameters = detectors.preset(cls.name, *PRESETS[network])
             yield f"{cls.name}, preset {parameters['p_min']}/{parameters['p_max']}", cls(**parameters)
+        if cls is detectors.LINe:
+            yield cls.name, detectors.LINe(*LINE[network])
+            continue
         std = {"std": preprocess.std} if "std" in {field.name for field in fields(cls)} else {}
         yield cls.name, cls(**std)
 
@@ -88,7 +95,7 @@ def measure(network: str, scale: float, cache: Path) -> None:
         for name, (file, first, count) in sets.items():
             images = load_set(file, first, max(20, int(count * scale)))
             look_at_first(classifier, images, preprocess)
-            needed: list[View] = [] if role == "train" and file != "fit" else views
+            needed: list[View] = [] if role == "train" else views
             folder = cache / network / f"{role}-{file}"
             found, _ = extract_images(classifier, images, preprocess, needed, folder, title=f"{network} {role} {name}")
             outputs.setdefault(role, {})[name] = found
