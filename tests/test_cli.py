@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -119,6 +120,89 @@ def test_broken_images_have_their_row_and_the_run_goes_on(place: Path, monkeypat
         assert reason is None or reason in row["error"]
     # Fitting beside broken files skips and counts them, too.
     assert inside(monkeypatch, "fit", place / "odd", "--model", f"{place / 'nets.py'}:Net", "-o", place / "e.st") == 3
+
+
+@pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
+def test_several_methods_share_one_extraction(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chosen = ["--method", "adascale_a", "--method", "scale", "--method", "ebo", "--set", "scale.percentile=80"]
+    base = ["fit", place / "id", "--model", f"{place / 'nets.py'}:Net"]
+    monkeypatch.setenv("CALLS", str(place / "calls"))
+    assert inside(monkeypatch, *base, "-o", place / "dets", *chosen) == 0
+    # a look at the first image, two passes for the 30 images, then the probe of each of the three files
+    assert (place / "calls").read_text().split() == ["1", "30", "30", "2", "2", "2"]
+    files = sorted(path.name for path in (place / "dets").iterdir())
+    assert files == ["adascale_a.safetensors", "ebo.safetensors", "scale.safetensors"]
+    (place / "calls").unlink()
+    assert inside(monkeypatch, "score", place / "id", "-d", place / "dets", "-o", place / "s.csv") == 0
+    assert (place / "calls").read_text().split() == ["2", "2"] * 3 + ["30", "30"]
+    table = rows(place / "s.csv")
+    assert list(table[0]) == [
+        "image",
+        *(f"{m}.{c}" for m in ("adascale_a", "ebo", "scale") for c in ("score", "p_value", "is_ood")),
+        "prediction",
+        "error",
+    ]
+    assert inside(monkeypatch, *base, "-o", place / "one.st", "--method", "scale", "--set", "percentile=80") == 0
+    assert inside(monkeypatch, "score", place / "id", "-d", place / "one.st", "-o", place / "one.csv") == 0
+    assert [row["score"] for row in rows(place / "one.csv")] == [row["scale.score"] for row in table]
+    capsys.readouterr()
+    assert inside(monkeypatch, *base, "-o", place / "dets", *chosen[:-1], "percentile=80") == 2
+    assert "say which method" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
+def test_all_methods_with_training_images(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (150, 20, 20, 3), dtype=np.uint8)
+    np.savez(place / "train.npz", images=images, labels=np.arange(150) % 4)
+    base = ["fit", place / "id", "--model", f"{place / 'nets.py'}:Net", "--method", "all"]
+    assert inside(monkeypatch, *base, "-o", place / "dets", "--train", place / "train.npz") == 0
+    fitted = {path.stem for path in (place / "dets").iterdir()}
+    errors = capsys.readouterr().err
+    assert fitted >= {cls.name for cls in detectors.ALL} - {"she"}
+    assert "she" in fitted or "left out she: she needs a correctly classified" in errors
+    # Without labels the methods that need them are left out, each with its sentence; asked for by name it is an error.
+    assert inside(monkeypatch, *base, "-o", place / "few") == 0
+    assert "left out mds: mds needs the training labels" in capsys.readouterr().err
+    assert inside(monkeypatch, *base[:-1], "mds", "-o", place / "mds.st") == 2
+    assert "needs the training labels" in capsys.readouterr().err
+
+
+def test_broken_input_is_told_in_one_line(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    np.savez(place / "empty.npz", images=np.zeros((0, 4, 4), np.uint8))
+    np.savez(place / "good.npz", images=np.zeros((4, 20, 20), np.uint8))
+    (place / "cut.npz").write_bytes((place / "good.npz").read_bytes()[:-30])
+    (place / "folder").mkdir()
+    fitting = ["--model", "nets.py:Net", "-o"]
+    for arguments, words in (
+        (["fit", "empty.npz", *fitting, "x.st"], "holds no image"),
+        (["fit", "cut.npz", *fitting, "x.st"], "cannot be read as .npz"),
+        (["fit", "id", *fitting, "folder"], "is a folder"),
+        (["fit", "id", *fitting, "nets.py/x.st"], "nets.py"),
+        (["fit", "id", *fitting, "x.st", "--mean", "0.5", "--std", "0.5"], "cannot take an input of shape (1, 16, 16)"),
+    ):
+        capsys.readouterr()
+        assert inside(monkeypatch, *arguments) == 2, arguments
+        assert words in capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def test_another_head_does_not_resume_from_the_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    two = NETWORK.replace("self.fc = nn.Linear(128, 4)", "self.fc = nn.Linear(128, 4); self.fc2 = nn.Linear(128, 4)")
+    two = two.replace("return self.fc(", "a = torch.relu(self.conv(x)).mean((2, 3)); return self.fc2(a), self.fc(")
+    (place / "two.py").write_text(two)
+    base = ["fit", place / "id", "--model", f"{place / 'two.py'}:Net", "-o", place / "h.st"]
+    monkeypatch.setattr("adascale.cli.shutil", SimpleNamespace(rmtree=lambda *_, **__: None))  # the parts stay
+    assert inside(monkeypatch, *base, "--head", "fc") == 0
+    assert inside(monkeypatch, *base, "--head", "fc2") == 0
+    resumed = (place / "h.st").read_bytes()
+    assert inside(monkeypatch, *base[:-1], place / "fresh.st", "--head", "fc2") == 0
+    assert (place / "fresh.st").read_bytes() == resumed
 
 
 def test_stdout_is_data_only(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:

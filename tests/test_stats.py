@@ -56,7 +56,8 @@ def test_quantiles_in_pieces_equal_quantiles_at_once(share: float) -> None:
         torch.randn(300, 7, generator=generator).clamp_min(0),
         torch.tensor([[-0.0, 1.0, 1.0, 2.0]]),
     ):
-        ours = stats.quantile(partial(torch.split, values, 13), share)
+        ours, half = stats.quantiles(partial(torch.split, values, 13), [share, 0.5])
+        assert half == pytest.approx(float(np.quantile(values.double().numpy(), 0.5)), rel=1e-12)
         assert ours == pytest.approx(float(np.quantile(values.double().numpy(), share)), rel=1e-12, abs=1e-300)
 
 

@@ -206,12 +206,13 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the detector, the network and example images.")] = Path(
         "adascale-demo"
     ),
+    method: Annotated[list[str] | None, typer.Option(help="Only these methods [default: all]; repeatable.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """The main job, offline, in under a minute: train a small network, fit every method, compare, decide."""
     from adascale.demo import run  # needs scikit-learn
 
-    run(out, as_json)
+    run(out, as_json, method)
 
 
 @app.callback(invoke_without_command=True)

@@ -165,7 +165,7 @@ def _from_list(text: str, root: Path, origin: str) -> ImageSet:
 
 def _from_npz(path: Path) -> ImageSet:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {key: file[key] for key in ("images", "labels") if key in file.files}
     except Exception as error:  # a damaged archive raises almost anything
         raise InputError(f"{path} cannot be read as .npz ({error}).") from error

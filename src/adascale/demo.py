@@ -110,15 +110,16 @@ def train_network(images: Tensor, labels: Tensor, epochs: int = 12) -> nn.Module
     return network.eval()
 
 
-def run(out: Path, as_json: bool = False) -> None:
+def run(out: Path, as_json: bool = False, names: list[str] | None = None) -> None:
     """Train, fit, compare, save, decide; the table and the verdicts on stdout."""
     began = time.monotonic()
+    chosen = [detectors.get(name) for name in names] if names else list(detectors.ALL)
     data, preprocess = load_digits(), Preprocess(**PREPROCESS)
     tensors = {name: _stack(getattr(data, name), preprocess) for name in Digits._fields}
     _say(f"Training a small network on {len(tensors['train'])} images of the digits 0 to 7 ...")
     network = train_network(tensors["train"], data.train[1])
-    adaptive = [detectors.AdaSCALE_A, detectors.AdaSCALE_L]
-    methods = [*(cls(**NARROW) for cls in adaptive), *(_made(cls, preprocess) for cls in detectors.ALL)]
+    narrow = [cls(**NARROW) for cls in chosen if "p_min" in cls.search_space]
+    methods = [*narrow, *(_made(cls, preprocess) for cls in chosen)]
     views = [view for method in methods for view in method.views]
     _say(f"One extraction for {len(methods)} methods ...")
     classifier = Classifier(network)

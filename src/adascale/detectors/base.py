@@ -25,7 +25,7 @@ SIGNED_FEATURES = {
     "as is": "made for non-negative features; signed ones are used as they are unless relu=True",
 }
 
-_CHUNK_ROWS = 4096
+_CHUNK_VALUES = 2**21
 
 
 @dataclass
@@ -162,10 +162,16 @@ class Detector(ABC):
             raise InputError(f"Outputs have (classes, features) = {given}; {self.name} was fitted for {expected}.")
 
 
-def in_chunks(outputs: Outputs, rows: int = _CHUNK_ROWS) -> Iterator[Outputs]:
-    """Pieces that are small enough to be turned into float64."""
+def in_chunks(outputs: Outputs) -> Iterator[Outputs]:
+    """Pieces whose features take 16 MB in float64."""
+    rows = max(64, _CHUNK_VALUES // max(1, outputs.features.shape[1]))
     for start in range(0, len(outputs), rows):
         yield outputs[start : start + rows]
+
+
+def feature_chunks(outputs: Outputs) -> Iterator[Tensor]:
+    """The features of `in_chunks`."""
+    return (chunk.features for chunk in in_chunks(outputs))
 
 
 def _finite_rows(outputs: Outputs, views: tuple[View, ...]) -> Tensor:

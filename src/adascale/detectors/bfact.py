@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import FitsOn, check_percent, in_chunks
+from adascale.detectors.base import FitsOn, check_percent, feature_chunks
 from adascale.detectors.shaping import Shaping
 from adascale.errors import InputError
-from adascale.stats import quantile
+from adascale.stats import quantiles
 from adascale.types import Head, Outputs
 
 
@@ -38,7 +39,7 @@ class BFAct(Shaping):
             raise InputError(f"order={self.order}; the filter's order N is at least 1.")
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        cut = quantile(lambda: (chunk.features for chunk in in_chunks(reference)), self.percentile / 100)
+        (cut,) = quantiles(partial(feature_chunks, reference), [self.percentile / 100])
         if cut <= 0:
             raise InputError(
                 f"The {self.percentile:g}th percentile of the features is {cut:g}; BFAct needs it above 0."

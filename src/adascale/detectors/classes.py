@@ -9,6 +9,8 @@ from adascale.detectors.base import in_chunks
 from adascale.errors import InputError
 from adascale.types import Outputs
 
+_BANK_ROWS = 2048
+
 
 def class_means(
     reference: Outputs, name: str, *, every_class: bool = False, keep: Tensor | None = None
@@ -51,6 +53,11 @@ def covariance(reference: Outputs, centres: Tensor) -> Tensor:
         centred = chunk.features.double() - (centres if centres.ndim == 1 else centres[chunk.labels])
         total.addmm_(centred.T, centred)
     return total / len(reference)
+
+
+def bank_blocks(bank: Tensor) -> tuple[Tensor, ...]:
+    """A bank of training samples in pieces, so that a product with a chunk stays small."""
+    return torch.split(bank, _BANK_ROWS)
 
 
 def precision_root(covariance: Tensor) -> Tensor:

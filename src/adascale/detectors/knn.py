@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.classes import bank_blocks
 from adascale.errors import InputError
 from adascale.stats import unit_rows
 from adascale.types import Head, Outputs
-
-_BLOCK = 8192
 
 
 @dataclass
@@ -45,7 +44,7 @@ class KNN(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         unit = unit_rows(outputs.features)
         nearest = torch.empty(len(unit), 0, dtype=torch.float64)
-        for block in torch.split(self.bank_, _BLOCK):
+        for block in bank_blocks(self.bank_):
             bank = unit_rows(block)
             similar = unit @ bank.T
             found = similar.topk(min(self.k, len(bank)), dim=1)

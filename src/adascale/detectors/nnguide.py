@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.classes import bank_blocks
 from adascale.errors import InputError
 from adascale.stats import energy, share_count, unit_rows
 from adascale.types import Head, Outputs
-
-_BLOCK = 8192
 
 
 @dataclass
@@ -52,7 +51,7 @@ class NNGuide(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         unit = unit_rows(outputs.features)
         best = torch.empty(len(unit), 0, dtype=torch.float64)
-        for block in torch.split(self.bank_, _BLOCK):
+        for block in bank_blocks(self.bank_):
             best = torch.cat([best, unit @ block.T], 1)
             best = best.topk(min(self.k, best.shape[1]), dim=1).values
         return -energy(outputs.logits) * best.mean(1)

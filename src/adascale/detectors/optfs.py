@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import FitsOn, in_chunks
+from adascale.detectors.base import FitsOn, feature_chunks, in_chunks
 from adascale.detectors.shaping import Shaping
 from adascale.errors import InputError
-from adascale.stats import quantile
+from adascale.stats import quantiles
 from adascale.types import Head, Outputs
 
 _LOW, _HIGH, _NORM = 0.001, 0.999, 1000.0
@@ -42,7 +43,7 @@ class OptFS(Shaping):
             raise InputError(f"bins={self.bins}; at least 1 is needed.")
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        low, high = (quantile(lambda: (c.features for c in in_chunks(reference)), q) for q in (_LOW, _HIGH))
+        low, high = quantiles(partial(feature_chunks, reference), [_LOW, _HIGH])
         if not low < high:
             raise InputError(f"The features lie between {low:g} and {high:g}; OptFS needs them to vary.")
         self.low_, self.high_ = (torch.tensor(end, dtype=torch.float64) for end in (low, high))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import FitsOn, check_percent, in_chunks
+from adascale.detectors.base import FitsOn, check_percent, feature_chunks
 from adascale.detectors.shaping import Shaping
-from adascale.stats import quantile
+from adascale.stats import quantiles
 from adascale.types import Head, Outputs
 
 
@@ -34,7 +35,7 @@ class ReAct(Shaping):
         check_percent("percentile", self.percentile)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        threshold = quantile(lambda: (chunk.features for chunk in in_chunks(reference)), self.percentile / 100)
+        (threshold,) = quantiles(partial(feature_chunks, reference), [self.percentile / 100])
         self.threshold_ = torch.tensor(threshold, dtype=torch.float64)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:

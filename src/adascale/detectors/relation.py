@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.classes import bank_blocks
 from adascale.errors import InputError
 from adascale.stats import unit_rows
 from adascale.types import Head, Outputs
-
-_BLOCK = 8192
 
 
 @dataclass
@@ -46,9 +45,7 @@ class Relation(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         unit, p = unit_rows(outputs.features), outputs.logits.double().softmax(1)
         total = torch.zeros(len(unit), dtype=torch.float64)
-        for features, logits in zip(
-            torch.split(self.bank_, _BLOCK), torch.split(self.bank_logits_, _BLOCK), strict=True
-        ):
+        for features, logits in zip(bank_blocks(self.bank_), bank_blocks(self.bank_logits_), strict=True):
             kernel = (unit @ unit_rows(features).T).clamp_min(0) * (p @ logits.double().softmax(1).T)
             total += torch.where(kernel > self.threshold, kernel**self.power, 0.0).sum(1)
         return -total

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import FitsOn, check_percent, in_chunks
+from adascale.detectors.base import FitsOn, check_percent, feature_chunks
 from adascale.detectors.shaping import Shaping
 from adascale.errors import InputError
-from adascale.stats import quantile
+from adascale.stats import quantiles
 from adascale.types import Head, Outputs
 
 
@@ -40,7 +41,7 @@ class VRA(Shaping):
             raise InputError(f"low={self.low} is not below high={self.high}; it must be.")
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        ends = [quantile(lambda: (c.features for c in in_chunks(reference)), p / 100) for p in (self.low, self.high)]
+        ends = quantiles(partial(feature_chunks, reference), [self.low / 100, self.high / 100])
         self.alpha_, self.beta_ = (torch.tensor(end, dtype=torch.float64) for end in ends)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
