@@ -85,3 +85,16 @@ class Case:
 
 def worst_relative(actual: Tensor, expected: Tensor) -> float:
     return float(((actual.double() - expected.double()).abs() / expected.double().abs().clamp_min(1e-12)).max())
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with a network file and 30 images."""
+    from tests.shell import NETWORK
+    from tests.test_data import picture
+
+    (tmp_path / "nets.py").write_text(NETWORK)
+    (tmp_path / "id").mkdir()
+    for i in range(30):
+        picture(seed=i).save(tmp_path / "id" / f"{i:02d}.png")
+    return tmp_path

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,68 +12,9 @@ import torch
 
 from adascale import OODDetector, cli, detectors, load_network
 from adascale.data import find_images, load_batches
-from adascale.rows import Journal
 from tests.conftest import ROOT
-from tests.test_data import odd_folder, picture
-
-NETWORK = """
-import os, time, torch
-from torch import nn
-PREPROCESS = {"size": 20, "crop": 16, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv = nn.Conv2d(3, 128, 3, stride=2)
-        self.fc = nn.Linear(128, 4)
-    def forward(self, x):
-        if os.environ.get("CALLS"):
-            with open(os.environ["CALLS"], "a") as file:
-                file.write(f"{len(x)}\\\\n")
-        time.sleep(float(os.environ.get("SLOW", 0)))
-        return self.fc(torch.relu(self.conv(x)).mean((2, 3)))
-""".replace("\\\\", "\\")
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    (tmp_path / "nets.py").write_text(NETWORK)
-    (tmp_path / "id").mkdir()
-    for i in range(30):
-        picture(seed=i).save(tmp_path / "id" / f"{i:02d}.png")
-    return tmp_path
-
-
-def run(place: Path, *args: Any, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "adascale", *map(str, args)],
-        cwd=place,
-        capture_output=True,
-        text=True,
-        env={**os.environ, **environment},
-        timeout=120,
-    )
-
-
-def inside(monkeypatch: pytest.MonkeyPatch, *args: Any) -> int:
-    """The same in this process, for speed."""
-    monkeypatch.setattr(sys, "argv", ["adascale", *map(str, args)])
-    monkeypatch.setattr("warnings.showwarning", None)
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    code = caught.value.code
-    return code if isinstance(code, int) else 0
-
-
-def fit(place: Path, monkeypatch: pytest.MonkeyPatch, *extra: Any) -> Path:
-    model = f"{place / 'nets.py'}:Net"
-    assert inside(monkeypatch, "fit", place / "id", "--model", model, "-o", place / "d.safetensors", *extra) == 0
-    return place / "d.safetensors"
-
-
-def rows(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+from tests.shell import NETWORK, fit, inside, rows, run
+from tests.test_data import odd_folder
 
 
 def test_fit_and_score_as_separate_commands(place: Path) -> None:
@@ -122,89 +56,6 @@ def test_broken_images_have_their_row_and_the_run_goes_on(place: Path, monkeypat
     assert inside(monkeypatch, "fit", place / "odd", "--model", f"{place / 'nets.py'}:Net", "-o", place / "e.st") == 3
 
 
-@pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
-def test_several_methods_share_one_extraction(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    chosen = ["--method", "adascale_a", "--method", "scale", "--method", "ebo", "--set", "scale.percentile=80"]
-    base = ["fit", place / "id", "--model", f"{place / 'nets.py'}:Net"]
-    monkeypatch.setenv("CALLS", str(place / "calls"))
-    assert inside(monkeypatch, *base, "-o", place / "dets", *chosen) == 0
-    # a look at the first image, two passes for the 30 images, then the probe of each of the three files
-    assert (place / "calls").read_text().split() == ["1", "30", "30", "2", "2", "2"]
-    files = sorted(path.name for path in (place / "dets").iterdir())
-    assert files == ["adascale_a.safetensors", "ebo.safetensors", "scale.safetensors"]
-    (place / "calls").unlink()
-    assert inside(monkeypatch, "score", place / "id", "-d", place / "dets", "-o", place / "s.csv") == 0
-    assert (place / "calls").read_text().split() == ["2", "2"] * 3 + ["30", "30"]
-    table = rows(place / "s.csv")
-    assert list(table[0]) == [
-        "image",
-        *(f"{m}.{c}" for m in ("adascale_a", "ebo", "scale") for c in ("score", "p_value", "is_ood")),
-        "prediction",
-        "error",
-    ]
-    assert inside(monkeypatch, *base, "-o", place / "one.st", "--method", "scale", "--set", "percentile=80") == 0
-    assert inside(monkeypatch, "score", place / "id", "-d", place / "one.st", "-o", place / "one.csv") == 0
-    assert [row["score"] for row in rows(place / "one.csv")] == [row["scale.score"] for row in table]
-    capsys.readouterr()
-    assert inside(monkeypatch, *base, "-o", place / "dets", *chosen[:-1], "percentile=80") == 2
-    assert "say which method" in capsys.readouterr().err
-
-
-@pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
-def test_all_methods_with_training_images(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    images = np.random.default_rng(0).integers(0, 256, (150, 20, 20, 3), dtype=np.uint8)
-    np.savez(place / "train.npz", images=images, labels=np.arange(150) % 4)
-    base = ["fit", place / "id", "--model", f"{place / 'nets.py'}:Net", "--method", "all"]
-    assert inside(monkeypatch, *base, "-o", place / "dets", "--train", place / "train.npz") == 0
-    fitted = {path.stem for path in (place / "dets").iterdir()}
-    errors = capsys.readouterr().err
-    assert fitted >= {cls.name for cls in detectors.ALL} - {"she"}
-    assert "she" in fitted or "left out she: she needs a correctly classified" in errors
-    # Without labels the methods that need them are left out, each with its sentence; asked for by name it is an error.
-    assert inside(monkeypatch, *base, "-o", place / "few") == 0
-    assert "left out mds: mds needs the training labels" in capsys.readouterr().err
-    assert inside(monkeypatch, *base[:-1], "mds", "-o", place / "mds.st") == 2
-    assert "needs the training labels" in capsys.readouterr().err
-
-
-def test_broken_input_is_told_in_one_line(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(place)
-    np.savez(place / "empty.npz", images=np.zeros((0, 4, 4), np.uint8))
-    np.savez(place / "good.npz", images=np.zeros((4, 20, 20), np.uint8))
-    (place / "cut.npz").write_bytes((place / "good.npz").read_bytes()[:-30])
-    (place / "folder").mkdir()
-    fitting = ["--model", "nets.py:Net", "-o"]
-    for arguments, words in (
-        (["fit", "empty.npz", *fitting, "x.st"], "holds no image"),
-        (["fit", "cut.npz", *fitting, "x.st"], "cannot be read as .npz"),
-        (["fit", "id", *fitting, "folder"], "is a folder"),
-        (["fit", "id", *fitting, "nets.py/x.st"], "nets.py"),
-        (["fit", "id", *fitting, "x.st", "--mean", "0.5", "--std", "0.5"], "cannot take an input of shape (1, 16, 16)"),
-    ):
-        capsys.readouterr()
-        assert inside(monkeypatch, *arguments) == 2, arguments
-        assert words in capsys.readouterr().err.strip().splitlines()[-1]
-
-
-def test_another_head_does_not_resume_from_the_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    two = NETWORK.replace("self.fc = nn.Linear(128, 4)", "self.fc = nn.Linear(128, 4); self.fc2 = nn.Linear(128, 4)")
-    two = two.replace("return self.fc(", "a = torch.relu(self.conv(x)).mean((2, 3)); return self.fc2(a), self.fc(")
-    (place / "two.py").write_text(two)
-    base = ["fit", place / "id", "--model", f"{place / 'two.py'}:Net", "-o", place / "h.st"]
-    monkeypatch.setattr("adascale.cli.shutil", SimpleNamespace(rmtree=lambda *_, **__: None))  # the parts stay
-    assert inside(monkeypatch, *base, "--head", "fc") == 0
-    assert inside(monkeypatch, *base, "--head", "fc2") == 0
-    resumed = (place / "h.st").read_bytes()
-    assert inside(monkeypatch, *base[:-1], place / "fresh.st", "--head", "fc2") == 0
-    assert (place / "fresh.st").read_bytes() == resumed
-
-
 def test_stdout_is_data_only(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     detector = fit(place, monkeypatch)
     done = run(place, "score", "id", "-d", detector)
@@ -228,57 +79,6 @@ def test_npz_lists_and_single_files(
         capsys.readouterr()
         assert inside(monkeypatch, "score", place / source, "-d", detector) == 0
         assert [row["image"] for row in csv.DictReader(capsys.readouterr().out.splitlines())] == names
-
-
-@pytest.mark.parametrize("killed", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("verb", ["fit", "score"])
-def test_an_interrupted_run_goes_on_where_it_stopped(
-    place: Path, monkeypatch: pytest.MonkeyPatch, verb: str, killed: signal.Signals
-) -> None:
-    detector = fit(place, monkeypatch)
-    if verb == "fit":
-        arguments = ["fit", "id", "--model", "nets.py:Net", "-o", "again.safetensors", "--batch-size", "3"]
-        partial, output = place / "again.safetensors.parts", place / "again.safetensors"
-    else:
-        arguments = ["score", "id", "-d", str(detector), "-o", "s.csv", "--batch-size", "3"]
-        partial, output = place / "s.csv.part", place / "s.csv"
-    command = [sys.executable, "-m", "adascale", *arguments]
-    slow = {**os.environ, "SLOW": "0.3"}
-    process = subprocess.Popen(command, cwd=place, env=slow, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not _progressed(partial):
-        time.sleep(0.05)
-    process.send_signal(killed)
-    _, errors = process.communicate(timeout=60)
-    assert _progressed(partial)
-    if killed == signal.SIGINT:
-        assert process.returncode == 130
-        assert "goes on where it stopped" in errors
-    done = run(place, *arguments, CALLS=str(place / "calls"))
-    assert done.returncode == 0, done.stderr
-    passes = len((place / "calls").read_text().splitlines())
-    assert passes < 22  # ten batches of two passes and a look at the first image or the probe, had it started over
-    assert not partial.exists()
-    first = output.read_bytes()
-    output.unlink()
-    assert run(place, *arguments).returncode == 0
-    assert output.read_bytes() == first
-
-
-def _progressed(partial: Path) -> bool:
-    if partial.is_dir():
-        return len(list(partial.glob("id/*.safetensors"))) >= 2
-    return partial.is_file() and len(partial.read_text().splitlines()) > 3
-
-
-def test_stale_partial_results_are_not_used(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "s.csv", key="old")
-    journal.append([{"image": "a"}])
-    assert Journal(tmp_path / "s.csv", key="old").done() == 1
-    with open(tmp_path / "s.csv.part", "a") as file:
-        file.write('{"image": "cut o')
-    assert Journal(tmp_path / "s.csv", key="old").done() == 1  # the torn line is dropped
-    assert Journal(tmp_path / "s.csv", key="new").done() == 0
 
 
 def test_settings_presets_and_preprocessing(

@@ -15,7 +15,7 @@ from torch import nn
 from adascale import Classifier, OODDetector, Outputs, Preprocess, View, cli, detectors, extract_batch, metrics
 from adascale.data import ImageSet, find_images, load_batches
 from tests.conftest import DATA, needs_data
-from tests.test_cli import inside
+from tests.shell import inside
 
 pytestmark = needs_data
 
