@@ -143,6 +143,14 @@ def test_too_little_gets_a_sentence(name: str, count: int, labels: bool, words: 
         detectors.get(name)().fit(given, head)
 
 
+@pytest.mark.parametrize("name", ["mds", "rmds"])
+def test_one_sample_a_class_has_no_covariance(name: str) -> None:
+    outputs, head = example_outputs(50, ())
+    one_each = torch.stack([(outputs.labels == c).nonzero()[0, 0] for c in range(10)])  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="differ within their classes"):
+        detectors.get(name)().fit(outputs[one_each], head)
+
+
 def test_foreign_labels_are_named() -> None:
     outputs, head = example_outputs(50, ())
     with pytest.raises(InputError, match="must be 0 to 9"):

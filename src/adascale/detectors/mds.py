@@ -26,7 +26,7 @@ class MDS(Detector):
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         means, counts = class_means(reference, self.name)
-        self.root_ = precision_root(covariance(reference, means))
+        self.root_ = precision_root(covariance(reference, means), self.name)
         self.centres_ = means[counts > 0] @ self.root_
 
     def _score(self, outputs: Outputs) -> Tensor:

@@ -25,10 +25,10 @@ class RMDS(Detector):
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         means, counts = class_means(reference, self.name)
-        self.root_ = precision_root(covariance(reference, means))
+        self.root_ = precision_root(covariance(reference, means), self.name)
         self.centres_ = means[counts > 0] @ self.root_
         mean = mean_features(reference)
-        self.global_root_ = precision_root(covariance(reference, mean))
+        self.global_root_ = precision_root(covariance(reference, mean), self.name)
         self.global_centre_ = mean @ self.global_root_
 
     def _score(self, outputs: Outputs) -> Tensor:
