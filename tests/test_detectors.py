@@ -146,7 +146,8 @@ def test_too_little_gets_a_sentence(name: str, count: int, labels: bool, words: 
 @pytest.mark.parametrize("name", ["mds", "rmds"])
 def test_one_sample_a_class_has_no_covariance(name: str) -> None:
     outputs, head = example_outputs(50, ())
-    one_each = torch.stack([(outputs.labels == c).nonzero()[0, 0] for c in range(10)])  # type: ignore[attr-defined]
+    assert outputs.labels is not None
+    one_each = torch.stack([torch.nonzero(outputs.labels.eq(c))[0, 0] for c in range(10)])
     with pytest.raises(InputError, match="differ within their classes"):
         detectors.get(name)().fit(outputs[one_each], head)
 
