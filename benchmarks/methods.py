@@ -13,7 +13,6 @@ import csv
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -79,8 +78,7 @@ def variants(network: str, preprocess: Preprocess) -> Iterator[tuple[str, detect
         if cls is detectors.LINe:
             yield cls.name, detectors.LINe(*LINE[network])
             continue
-        std = {"std": preprocess.std} if "std" in {field.name for field in fields(cls)} else {}
-        yield cls.name, cls(**std)
+        yield cls.name, cls().for_input(preprocess.std)
 
 
 def measure(network: str, scale: float, cache: Path) -> None:

@@ -13,9 +13,8 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from inspect import getdoc
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -24,9 +23,9 @@ from rich.table import Table
 from adascale import detectors, jobs, options, store
 from adascale.cache import cache_key
 from adascale.data import find_images
+from adascale.describe import described, in_full
 from adascale.detector import OODDetector
-from adascale.detectors import Detector
-from adascale.errors import AdascaleError, DetectorFileError, InputError
+from adascale.errors import AdascaleError, DetectorFileError
 from adascale.model import Classifier
 from adascale.rows import Journal, Row, write_csv, write_jsonl
 from adascale.specs import FORMS, load_network
@@ -38,12 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Tells when an image classifier is looking at something it was never trained on.",
 )
-FITTED_ON = {
-    "nothing": "nothing",
-    "val": "a few ID images",
-    "train": "training images",
-    "train+labels": "training images, labels",
-}
 SOME_UNREADABLE, INTERRUPTED = 3, 130
 
 Images = Annotated[str, typer.Argument(help="Folder (recursive), image, image list (.txt), .npz, or - for a list.")]
@@ -70,7 +63,8 @@ def fit(
     ] = None,
     preset: Annotated[str | None, typer.Option(help="The paper's setting, e.g. imagenet/resnet-50.")] = None,
     train: Annotated[
-        str | None, typer.Option(help="Training images (with labels: a list or .npz) for methods that learn from them.")
+        str | None,
+        typer.Option(help="Training images (labels: list or .npz) for methods that learn from them."),
     ] = None,
     alpha: Annotated[float, typer.Option(help="Share of in-distribution images that may be flagged.")] = 0.05,
     head: Annotated[str | None, typer.Option(help="Name of the last linear layer, if it is not found.")] = None,
@@ -87,7 +81,7 @@ def fit(
 ) -> None:
     """Learn from in-distribution images and write a detector file."""
     names = method or ["adascale_a"]
-    everything = names == ["all"]
+    everything = "all" in names
     names = [cls.name for cls in detectors.ALL] if everything else list(dict.fromkeys(names))
     settings = options.settings(names, setting or [], preset)
     if preset is not None:
@@ -97,12 +91,17 @@ def fit(
     preprocess = options.preprocess(known, size, crop, mean, std)
     classifier = Classifier(network.to(options.device(device)), head)
     made = [
-        OODDetector(classifier, name, alpha=alpha, split_seed=split_seed, preprocess=preprocess, **settings[name])
+        OODDetector(
+            classifier,
+            options.configured(name, settings[name]),
+            alpha=alpha,
+            split_seed=split_seed,
+            preprocess=preprocess,
+        )
         for name in names
     ]
-    if output.is_dir() if len(names) == 1 else output.is_file():
-        kind = "a folder; name a file" if output.is_dir() else "a file; several methods need a folder"
-        raise InputError(f"The output {output} is {kind}.")
+    output = output.resolve()
+    options.check_output(output, names)
     parts = output.with_name(output.name + ".parts")
     with _resumable():
         failures, refused = jobs.fit_images(made, found, training, parts, batch_size=batch_size, workers=workers)
@@ -114,6 +113,7 @@ def fit(
         name = detector.method.name
         if name in refused:
             _say(f"left out {name}: {refused[name]}")
+            (output / f"{name}.safetensors").unlink(missing_ok=True)  # of an earlier run
             continue
         file = output if len(names) == 1 else output / f"{name}.safetensors"
         detector.save(file, **about)
@@ -147,13 +147,13 @@ def score(
 ) -> None:
     """Score, p-value and decision for each image."""
     found = find_images(images, root)
-    files = [file for path in detector for file in (sorted(path.glob("*.safetensors")) if path.is_dir() else [path])]
+    files = options.detector_files(detector)
     contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
     journal = Journal(output, cache_key(*contents, found.fingerprint())) if output else None
     loaded = _load(files, model, weights, device)
     columns = jobs.columns(loaded)
     start = journal.done() if journal else 0
-    tally = _Tally(loaded)
+    tally = _Tally(columns)
     if journal and start:
         _say(f"resuming after {start} of {len(found)} images")
         tally.add(journal.rows())
@@ -177,13 +177,13 @@ def methods(
     """List the methods; with a NAME, its definition, parameters and search space."""
     chosen = detectors.ALL if name is None else (detectors.get(name),)
     if as_json:
-        print(json.dumps([_described(cls) for cls in chosen]))
+        print(json.dumps([described(cls) for cls in chosen]))
     elif name is not None:
-        print(_in_full(chosen[0]))
+        print(in_full(chosen[0]))
     else:
-        table = _plain_table("method", "what it is", "fitted on", "passes")
-        for row in map(_described, chosen):
-            table.add_row(row["name"], row["summary"], row["fitted_on"], row["passes"])
+        table = _plain_table("method", "what it is", "fitted on", "passes", "cost")
+        for row in map(described, chosen):
+            table.add_row(row["name"], row["summary"], row["fitted_on"], row["passes"], row["cost"])
         Console().print(table)
 
 
@@ -212,7 +212,7 @@ def demo(
     """The main job, offline, in under a minute: train a small network, fit every method, compare, decide."""
     from adascale.demo import run  # needs scikit-learn
 
-    run(out, as_json, method)
+    run(out, as_json, None if method and "all" in method else method)
 
 
 @app.callback(invoke_without_command=True)
@@ -225,10 +225,9 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 class _Tally:
     """What the rows add up to."""
 
-    def __init__(self, loaded: list[OODDetector]) -> None:
+    def __init__(self, columns: list[str]) -> None:
         self.rows = self.failed = 0
-        single = len(loaded) == 1
-        self.ood = {"is_ood" if single else f"{detector.method.name}.is_ood": 0 for detector in loaded}
+        self.ood = {column: 0 for column in columns if column.endswith("is_ood")}
 
     def add(self, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -247,9 +246,8 @@ class _Tally:
             _say(f"{output}: {scored} images scored, out-of-distribution: {each.replace('.', ' ')}")
 
 
-def _load(files: list[Path], model: str | None, weights: Path | None, device: str) -> list[OODDetector]:
-    if not files:
-        raise DetectorFileError("The folder holds no detector file (.safetensors); make them with adascale fit.")
+def _load(files: list[Path], model: str | None, weights: Path | None, device: str) -> dict[str, OODDetector]:
+    """The detectors by the names of their columns: the method's, or the file's where a method comes twice."""
     about = store.read(files[0])[1]["about"]
     spec, saved_weights = model or about.get("model"), about.get("weights")
     if spec is None:
@@ -261,32 +259,12 @@ def _load(files: list[Path], model: str | None, weights: Path | None, device: st
     loaded = [OODDetector.load(file, classifier) for file in files]
     if len({(detector.preprocess, detector.input_shape) for detector in loaded}) > 1:
         raise DetectorFileError("The detectors were fitted with different preprocessing; score them one by one.")
-    return loaded
-
-
-def _described(cls: type[Detector]) -> dict[str, Any]:
-    detector = cls()
-    passes = 1 + len(detector.views)
-    gradients = sum(view.needs_gradient for view in detector.views)
-    return {
-        "name": cls.name,
-        "summary": cls.summary,
-        "fitted_on": FITTED_ON[cls.fits_on],
-        "passes": f"{passes} forward" + (f", {gradients} backward" if gradients else ""),
-        "signed_features": cls.signed_features,
-        "parameters": detector.parameters,
-        "search_space": cls.search_space,
-    }
-
-
-def _in_full(cls: type[Detector]) -> str:
-    texts = [doc for part in (cls, *cls.__bases__) if part is not Detector and (doc := getdoc(part))]
-    lines = [f"{name} = {value}{_grid(cls, name)}" for name, value in cls().parameters.items()]
-    return "\n\n".join([cls.name, *texts, "Parameters: " + ("; ".join(lines) or "none")])
-
-
-def _grid(cls: type[Detector], name: str) -> str:
-    return f" (searched: {', '.join(map(str, cls.search_space[name]))})" if name in cls.search_space else ""
+    names = [detector.method.name for detector in loaded]
+    if len(set(names)) < len(names):
+        names = [file.stem for file in files]
+    if len(set(names)) < len(names):
+        raise DetectorFileError("Two detectors of one method have the same file name; rename one, for the columns.")
+    return dict(zip(names, loaded, strict=True))
 
 
 def _plain_table(*columns: str) -> Table:

@@ -116,6 +116,7 @@ class ImageSet:
     def fingerprint(self) -> str:
         """Changes when a name, a file's size or time, or an array's content does."""
         digest = hashlib.sha256("\n".join(self.names).encode("utf8", "surrogateescape"))
+        digest.update(repr(self.labels).encode())
         if self.array is not None:
             digest.update(np.ascontiguousarray(self.array).data)
         for path in self.paths:

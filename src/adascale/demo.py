@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -119,7 +118,7 @@ def run(out: Path, as_json: bool = False, names: list[str] | None = None) -> Non
     _say(f"Training a small network on {len(tensors['train'])} images of the digits 0 to 7 ...")
     network = train_network(tensors["train"], data.train[1])
     narrow = [cls(**NARROW) for cls in chosen if "p_min" in cls.search_space]
-    methods = [*narrow, *(_made(cls, preprocess) for cls in chosen)]
+    methods = [*narrow, *(cls().for_input(preprocess.std) for cls in chosen)]
     views = [view for method in methods for view in method.views]
     _say(f"One extraction for {len(methods)} methods ...")
     classifier = Classifier(network)
@@ -138,10 +137,6 @@ def run(out: Path, as_json: bool = False, names: list[str] | None = None) -> Non
         return
     _print(rows, accuracy, detector, verdicts, out)
     _say(f"\nDone in {took:.0f} s.")
-
-
-def _made(cls: type[detectors.Detector], preprocess: Preprocess) -> detectors.Detector:
-    return cls(std=preprocess.std) if "std" in {field.name for field in fields(cls)} else cls()
 
 
 def compare(

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -54,13 +54,22 @@ class OODDetector:
     ) -> None:
         check_alpha(alpha)
         self.classifier = model if isinstance(model, Classifier) else Classifier(model, head)
-        self.method = _configured(method, parameters, preprocess)
+        self._method = _configured(method, parameters, preprocess)
         self.split_seed, self.batch_size, self.preprocess = split_seed, batch_size, preprocess
         self._alpha = alpha
         self.calibration: Calibration | None = None
         self.input_shape: tuple[int, ...] | None = None  # None: not known, or images of several sizes
         self._probe_shape: tuple[int, ...] | None = None
         self.reference_images = 0
+
+    @property
+    def method(self) -> Detector:
+        """What gives the scores; another one has to be fitted first."""
+        return self._method
+
+    @method.setter
+    def method(self, method: Detector) -> None:
+        self._method, self.calibration = method, None
 
     @property
     def alpha(self) -> float:
@@ -78,7 +87,8 @@ class OODDetector:
         """Learn from in-distribution images: a tensor, a DataLoader, any iterable of batches. No labels needed.
 
         ``train``: training images, with labels where the method says so, for the methods that learn from them (see
-        ``adascale methods``). Without it they learn from one half of ``images``.
+        ``adascale methods``); none of them may be among ``images``, which set the threshold. Without it such methods
+        learn from one half of ``images``.
         """
         self.calibration = None
         outputs, self.input_shape = self._extracted(images)
@@ -89,21 +99,26 @@ class OODDetector:
         """The same from extracted `Outputs`. What is fitted on and what sets the threshold are kept apart."""
         self.calibration = None
         n, head, learns_from = len(outputs), self.classifier.head, self.method.fits_on
-        held_out = torch.arange(n)
-        reference: Outputs | None = None
+        held_out, reference = outputs, cast("Outputs | None", None)
         if learns_from in ("train", "train+labels") and train is not None:
+            if shared := _shared_rows(outputs, train):
+                raise InputError(
+                    f"{shared} of the {n} images that set the threshold are among the training images; "
+                    "give other images, else no false-alarm rate can be promised."
+                )
             reference = train
         elif learns_from != "nothing":
-            learned, held_out = split(n, self.split_seed, self._share())
+            learned, others = split(n, self.split_seed, self._share())
             if not len(learned):
                 raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")
-            reference = outputs[learned]
+            reference, held_out = outputs[learned], outputs[others]
         self.method.fit(reference, head)
-        calibration = Calibration(self.method.score(outputs[held_out]), self.alpha)
-        if calibration.threshold == math.inf:
+        calibration = Calibration(self.method.score(held_out), self.alpha)
+        if not math.isfinite(calibration.threshold) or calibration.scores.isnan().any():
+            broken = int((~calibration.scores.isfinite()).sum())
             raise InputError(
-                f"{int(calibration.scores.isinf().sum())} of {len(held_out)} calibration images give NaN or infinite "
-                "activations, so no threshold can be set; check the images and the preprocessing."
+                f"{broken} of {len(held_out)} calibration images give NaN or infinite activations, so no threshold can "
+                "be set; check the images and the preprocessing."
             )
         self.calibration = calibration
         self.reference_images = 0 if reference is None else len(reference)
@@ -251,6 +266,8 @@ class OODDetector:
         saved, given = record["head"], type(self.classifier.model).__name__
         fitted = f"{path} was fitted on a {record['network']['class']} with the head {saved['name']!r}"
         advice = "Load it beside the network it was fitted on, or fit again."
+        if self.classifier.head_name not in (None, saved["name"]):
+            raise DetectorFileError(f"{fitted}; this one is used with the head {self.classifier.head_name!r}. {advice}")
         if saved["name"] not in dict(self.classifier.model.named_modules()):
             raise DetectorFileError(f"{fitted}; this {given} has no such layer. {advice}")
         if self.classifier.fingerprint() != record["network"]["fingerprint"]:
@@ -277,6 +294,20 @@ class OODDetector:
         return f"OODDetector({type(self.classifier.model).__name__}, {self.method}): {state}"
 
 
+def _shared_rows(outputs: Outputs, train: Outputs) -> int:
+    """How many samples look like the same image in both: equal in three numbers, but for rounding."""
+
+    def keys(part: Outputs) -> list[tuple[float, ...]]:
+        numbers = torch.stack(
+            [part.features.sum(1, dtype=torch.float64), part.logits.amax(1).double(), part.logits.amin(1).double()], 1
+        )
+        return [tuple(float(f"{x:.4g}") for x in row) for row in numbers.tolist()]
+
+    known = set(keys(train))
+    shared = sum(key in known for key in keys(outputs))
+    return shared if shared > max(1, len(outputs) // 50) else 0  # a few may fall together by chance
+
+
 def _alike(found: Tensor, saved: Tensor) -> bool:
     """Equal but for what another machine or library version may round differently."""
     found = found.detach().cpu().float()
@@ -297,11 +328,10 @@ def _configured(method: str | Detector, parameters: dict[str, Any], preprocess: 
     if isinstance(method, Detector):
         if parameters:
             raise InputError(f"Parameters {list(parameters)} came beside a configured {method.name}; set them on it.")
-        return replace(method)  # a copy: two detectors may be given the same one
+        made = replace(method)  # a copy: two detectors may be given the same one
+        return made if preprocess is None else made.for_input(preprocess.std)
     cls = detectors.get(method)
     if unknown := [name for name in parameters if name not in cls._field_names()]:
         known = ", ".join(sorted(cls._field_names())) or "none"
         raise InputError(f"{method} has no parameter {unknown[0]!r}; it has: {known}.")
-    if preprocess is not None and "std" in cls._field_names():
-        parameters = {"std": preprocess.std, **parameters}
-    return cls(**parameters)
+    return _configured(cls(**parameters), {}, preprocess)

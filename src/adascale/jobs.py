@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,7 @@ def fit_images(
     title = "Reading in-distribution images"
     outputs, failures = extract_images(classifier, images, preprocess, views, folder / "id", title=title, **options)
     learned = None
-    if train is not None:
+    if train is not None and any(d.method.fits_on.startswith("train") for d in detectors):
         title = "Reading training images"
         learned, more = extract_images(classifier, train, preprocess, (), folder / "train", title=title, **options)
         failures |= more
@@ -97,7 +97,7 @@ def look_at_first(classifier: Classifier, images: ImageSet, preprocess: Preproce
 
 
 def score_images(
-    detectors: Sequence[OODDetector],
+    detectors: Mapping[str, OODDetector],
     images: ImageSet,
     start: int = 0,
     *,
@@ -106,25 +106,25 @@ def score_images(
 ) -> Iterator[list[Row]]:
     """One row an image, in order, batch by batch, from index ``start`` on. Unreadable images have a reason instead.
 
-    Several detectors of one network share every pass.
+    Several detectors of one network, each with the name of its columns, share every pass.
     """
-    first, preprocess = detectors[0], _preprocess(detectors)
-    views = [view for detector in detectors for view in detector.method.views]
+    first, preprocess = next(iter(detectors.values())), _preprocess(list(detectors.values()))
+    views = [view for detector in detectors.values() for view in detector.method.views]
     with progress("Scoring", len(images), start) as advance:
         for batch in load_batches(images, preprocess, batch_size, start, workers):
             rows = {index: _failed(detectors, images.names[index], why) for index, why in batch.failures.items()}
             if batch.indices:
                 first.check_shape(batch.images)
                 outputs = extract_batch(first.classifier, batch.images, views)
-                verdicts = {prefix: d.judge(outputs) for prefix, d in zip(_prefixes(detectors), detectors, strict=True)}
+                verdicts = {_prefix(detectors, name): d.judge(outputs) for name, d in detectors.items()}
                 rows |= {index: _row(images.names[index], verdicts, i) for i, index in enumerate(batch.indices)}
             yield [rows[index] for index in sorted(rows)]
             advance(len(rows))
 
 
-def columns(detectors: Sequence[OODDetector]) -> list[str]:
-    """``image, score, p_value, is_ood, prediction, error``; with several detectors ``METHOD.score`` and so on."""
-    verdicts = [prefix + name for prefix in _prefixes(detectors) for name in VERDICT_COLUMNS]
+def columns(detectors: Mapping[str, OODDetector]) -> list[str]:
+    """``image, score, p_value, is_ood, prediction, error``; with several detectors ``NAME.score`` and so on."""
+    verdicts = [_prefix(detectors, name) + column for name in detectors for column in VERDICT_COLUMNS]
     return ["image", *verdicts, "prediction", "error"]
 
 
@@ -135,8 +135,8 @@ def _preprocess(detectors: Sequence[OODDetector]) -> Preprocess:
     return known
 
 
-def _prefixes(detectors: Sequence[OODDetector]) -> list[str]:
-    return [""] if len(detectors) == 1 else [f"{detector.method.name}." for detector in detectors]
+def _prefix(detectors: Mapping[str, OODDetector], name: str) -> str:
+    return "" if len(detectors) == 1 else f"{name}."
 
 
 def _row(name: str, verdicts: dict[str, Verdict], i: int) -> Row:
@@ -153,5 +153,5 @@ def _row(name: str, verdicts: dict[str, Verdict], i: int) -> Row:
     return {**row, "error": error}
 
 
-def _failed(detectors: Sequence[OODDetector], name: str, reason: str) -> Row:
+def _failed(detectors: Mapping[str, OODDetector], name: str, reason: str) -> Row:
     return {**dict.fromkeys(columns(detectors)), "image": name, "error": reason}

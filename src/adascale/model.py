@@ -159,7 +159,9 @@ class Classifier:
 def _objective(logits: Tensor, temperature: float | None) -> Tensor:
     if temperature is None:
         return logits.max(1).values.sum()
-    return -(logits / temperature).log_softmax(1).max(1).values.sum()
+    # Times T, in at least float32: the signs stay, but the gradient does not vanish in half precision.
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return -temperature * (exact / temperature).log_softmax(1).max(1).values.sum()
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:

@@ -8,10 +8,12 @@ from typing import Any
 
 import torch
 
-from adascale import detectors
+from adascale import detectors, store
 from adascale.data import Preprocess
 from adascale.detectors import Detector
-from adascale.errors import InputError
+from adascale.errors import DetectorFileError, InputError
+
+PRESET_METHODS = {method for method, *_ in detectors.PRESETS}
 
 
 def settings(names: list[str], given: list[str], preset: str | None) -> dict[str, dict[str, Any]]:
@@ -19,9 +21,11 @@ def settings(names: list[str], given: list[str], preset: str | None) -> dict[str
     chosen: dict[str, dict[str, Any]] = {name: {} for name in names}
     for name in names:
         detectors.get(name)
-        if preset is not None and (len(names) == 1 or name.startswith("adascale")):
+        if preset is not None and (len(names) == 1 or name in PRESET_METHODS):
             data, _, network = preset.partition("/")
             chosen[name] |= detectors.preset(name, data, network)
+    if preset is not None and not PRESET_METHODS & set(names):
+        raise InputError(f"--preset {preset}: there are presets for {', '.join(sorted(PRESET_METHODS))} only.")
     for setting in given:
         key, _, text = setting.partition("=")
         owner, _, parameter = key.rpartition(".")
@@ -75,17 +79,55 @@ def absolute(spec: str) -> str:
     return f"{Path(file).resolve()}:{factory}" if file.endswith(".py") else spec
 
 
+def configured(name: str, settings: dict[str, Any]) -> Detector:
+    """The method with its parameters."""
+    cls = detectors.get(name)
+    if unknown := set(settings) - {field.name for field in fields(cls)}:
+        known = ", ".join(sorted(field.name for field in fields(cls))) or "none"
+        raise InputError(f"{name} has no parameter {unknown.pop()!r}; it has: {known}.")
+    return cls(**settings)
+
+
+def check_output(output: Path, names: list[str]) -> None:
+    """Before any work: one method writes a file, several a folder that holds no other detectors."""
+    if len(names) == 1:
+        if output.is_dir():
+            raise InputError(f"The output {output} is a folder; name a file.")
+    elif output.is_file():
+        raise InputError(f"The output {output} is a file; several methods need a folder.")
+    elif others := {file.stem for file in output.glob("*.safetensors")} - set(names):
+        raise InputError(
+            f"The folder {output} holds other files ({', '.join(sorted(others)[:3])}); choose an empty one."
+        )
+
+
+def detector_files(paths: list[Path]) -> list[Path]:
+    """Files, and the detectors in folders."""
+    files: dict[Path, None] = {}
+    for path in paths:
+        found = sorted(filter(store.is_detector, path.glob("*.safetensors"))) if path.is_dir() else [path]
+        files |= dict.fromkeys(found)
+    if not files:
+        raise DetectorFileError(f"{paths[0]} holds no detector file (.safetensors); make them with adascale fit.")
+    return list(files)
+
+
 def _value(cls: type[Detector], name: str, text: str) -> Any:
-    """The text in the type of the parameter's default; an unknown name is refused by the detector itself."""
-    default = next((field.default for field in fields(cls) if field.name == name), text)
+    """The text in the parameter's declared type; an unknown name is refused by the detector itself."""
+    declared = {field.name: str(field.type) for field in fields(cls)}.get(name, "str")
     try:
-        if isinstance(default, bool):
+        if declared == "bool":
             return {"true": True, "false": False}[text.lower()]
-        if isinstance(default, int | float):
+        if declared.startswith("tuple"):
+            return tuple(map(float, text.split(",")))
+        if "None" in declared and text.lower() == "none":
+            return None
+        if declared.startswith(("int", "float")):
             number = float(text)
             return int(number) if number.is_integer() else number
-    except (KeyError, ValueError) as error:
-        raise InputError(f"--set {name}={text}: {name} is a {type(default).__name__} such as {default}.") from error
+    except (KeyError, ValueError, OverflowError) as error:
+        default = next(field.default for field in fields(cls) if field.name == name)
+        raise InputError(f"--set {name}={text}: {name} is of type {declared}, such as {default}.") from error
     return text
 
 

@@ -65,10 +65,12 @@ def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Ten
 def generalised_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:
     """``sum over the M most probable classes of p^gamma (1 - p)^gamma`` per row; ``1 - p`` without cancellation."""
     log_p = logits.double().log_softmax(1)
-    rest = torch.log(-torch.expm1(log_p.clamp(max=-1e-300)))
-    terms = gamma * (log_p + torch.where(log_p < 0, rest, -math.inf))
+    largest = log_p.argmax(1, keepdim=True)
+    rest = torch.log1p(-log_p.exp().clamp(max=0.5))  # only the most probable class can have more than one half
+    others = log_p.scatter(1, largest, -math.inf).logsumexp(1, keepdim=True)
+    rest = rest.scatter(1, largest, others)
     order = log_p.topk(min(top, log_p.shape[1]), dim=1).indices
-    return terms.gather(1, order).exp().sum(1)
+    return (gamma * (log_p + rest)).gather(1, order).exp().sum(1)
 
 
 def quantiles(chunks: Callable[[], Iterable[Tensor]], shares: Sequence[float]) -> list[float]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -69,6 +70,15 @@ def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, record
 
 
+def is_detector(path: Path) -> bool:
+    """Whether the file says that it is a detector; network weights beside it do not."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return _KEY in (file.metadata() or {})
+    except (SafetensorError, OSError):
+        return True  # damaged: let reading it say so
+
+
 def _text(record: Mapping[str, Any]) -> str:
     return json.dumps(record, allow_nan=False, sort_keys=True)
 
@@ -78,7 +88,7 @@ def digest(tensors: Mapping[str, Tensor], text: str) -> str:
     checksum = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         checksum.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
-        checksum.update(tensors[name].contiguous().numpy().data)
+        checksum.update(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return checksum.hexdigest()
 
 

@@ -118,6 +118,10 @@ class Outputs:
                     f"Outputs view {view} has shape {tuple(perturbed.shape)}; "
                     f"it must be that of the features, {tuple(self.features.shape)}."
                 )
+        if self.labels is not None and self.labels.is_floating_point():
+            raise InputError(f"Outputs got {self.labels.dtype} labels; give whole class indices.")
+        if self.labels is not None and self.labels.dtype != torch.int64:
+            object.__setattr__(self, "labels", self.labels.long())
         if self.labels is not None and self.labels.shape != self.logits.shape[:1]:
             raise InputError(
                 f"Outputs got labels of shape {tuple(self.labels.shape)} for {len(self.logits)} samples; "

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
+import torch
 from torch import Tensor
 
-from adascale.detectors.base import Detector, FitsOn, check_percent
+from adascale.detectors.base import Detector, FitsOn, check_number, check_percent, in_chunks
 from adascale.detectors.shaping import Shaping
 from adascale.errors import InputError
 from adascale.stats import descending, ecdf, mass_ratio, scaled_activation_logits, top_count
@@ -71,8 +71,7 @@ class Adaptive(Shaping):
             raise InputError(f"p_min={self.p_min} is above p_max={self.p_max}; it must not be.")
         check_percent("k1", self.k1)
         check_percent("k2", self.k2)
-        if not math.isfinite(self.lam):
-            raise InputError(f"lam={self.lam}; it must be a finite number.")
+        check_number("lam", self.lam)
         if self.statistic not in get_args(Statistic):
             raise InputError(f"statistic={self.statistic!r}; choose one of {', '.join(get_args(Statistic))}.")
         _ = self.view  # validates pixels and fraction
@@ -99,7 +98,7 @@ class Adaptive(Shaping):
         return mass_ratio(ranked.clamp_min(0), self._percentiles(self._statistic(outputs, order)))
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        self.reference_ = self.shift_statistic(reference).sort().values
+        self.reference_ = torch.cat([self.shift_statistic(chunk) for chunk in in_chunks(reference)]).sort().values
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         return self.scaled_logits(outputs.logits, self.ratios(outputs))
@@ -155,6 +154,7 @@ class ActivationShift(Detector):
 
     name: ClassVar[str] = "activation_shift"
     summary: ClassVar[str] = "ablation: AdaSCALE's Q itself as the score"
+    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
 
     k1: float = 1
     pixels: Pixels = "trivial"

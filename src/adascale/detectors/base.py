@@ -22,7 +22,13 @@ FitsOn = Literal["nothing", "val", "train", "train+labels"]
 SIGNED_FEATURES = {
     "any": "indifferent to the sign of the features",
     "relu": "negative features count as 0",
-    "as is": "made for non-negative features; signed ones are used as they are unless relu=True",
+    "as is": "made for non-negative features; signed ones are used as they are",
+}
+COSTS = {
+    "light": "arithmetic on each sample",
+    "product": "a matrix product or sort for each sample",
+    "bank": "a product with stored training samples",
+    "heavy": "a weight matrix for each predicted class",
 }
 
 _CHUNK_VALUES = 2**21
@@ -42,6 +48,7 @@ class Detector(ABC):
     fits_on: ClassVar[FitsOn] = "nothing"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
     signed_features: ClassVar[Literal["any", "relu", "as is"]] = "any"
+    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "light"
 
     if TYPE_CHECKING:  # what a class found by name accepts is known only to that class
 
@@ -54,6 +61,10 @@ class Detector(ABC):
     def views(self) -> tuple[View, ...]:
         """The perturbed looks at the input that the method needs besides the clean one."""
         return ()
+
+    def for_input(self, std: tuple[float, ...]) -> Detector:
+        """The method for a network whose input is normalised with this deviation; most do not care."""
+        return self
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -68,7 +79,7 @@ class Detector(ABC):
         self._forget()
         self.__post_init__()
         if self.fits_on != "nothing":
-            self._fit(self._usable(reference), head)
+            self._fit(self._usable(reference, head), head)
         self.head_ = head
         return self
 
@@ -76,7 +87,7 @@ class Detector(ABC):
         """OOD scores (N,), float64, higher = more OOD; a row with NaN or infinite activations scores +inf."""
         if not self.is_fitted:
             raise NotFittedError(f"{self.name} is not fitted (or a parameter changed since): call fit first.")
-        self._check_shapes(outputs)
+        self._check_shapes(outputs, self.head_)
         if not len(outputs):
             return torch.zeros(0, dtype=torch.float64)
         return torch.cat([self._guarded_score(chunk) for chunk in in_chunks(outputs)])
@@ -117,13 +128,13 @@ class Detector(ABC):
         for name in self._fitted():
             delattr(self, name)
 
-    def _usable(self, reference: Outputs | None) -> Outputs:
+    def _usable(self, reference: Outputs | None, head: Head) -> Outputs:
         """The finite rows, or one sentence about what is missing."""
         if reference is None or not len(reference):
             raise InputError(f"{self.name} learns from in-distribution samples and got none; pass them to fit.")
         if self.fits_on == "train+labels":
             self._check_labels(reference)
-        self._check_views(reference)
+        self._check_shapes(reference, head)
         finite = torch.cat([_finite_rows(chunk, self.views) for chunk in in_chunks(reference)])
         if not finite.any():
             raise InputError("Every reference sample has NaN or infinite activations; check weights and preprocessing.")
@@ -154,17 +165,17 @@ class Detector(ABC):
                 has = ", ".join(map(str, outputs.views)) or "none"
                 raise InputError(f"{self.name} needs the view {view}; these outputs have {has}. Extract it as well.")
 
-    def _check_shapes(self, outputs: Outputs) -> None:
+    def _check_shapes(self, outputs: Outputs, head: Head) -> None:
         self._check_views(outputs)
-        expected = tuple(self.head_.weight.shape)
+        expected = tuple(head.weight.shape)
         given = (outputs.logits.shape[1], outputs.features.shape[1])
         if given != expected:
-            raise InputError(f"Outputs have (classes, features) = {given}; {self.name} was fitted for {expected}.")
+            raise InputError(f"Outputs have (classes, features) = {given}; the head has {expected}.")
 
 
 def in_chunks(outputs: Outputs) -> Iterator[Outputs]:
-    """Pieces whose features take 16 MB in float64."""
-    rows = max(64, _CHUNK_VALUES // max(1, outputs.features.shape[1]))
+    """Pieces whose features, logits or product with a block of samples take at most 16 MB in float64."""
+    rows = max(64, _CHUNK_VALUES // max(2048, outputs.features.shape[1], outputs.logits.shape[1]))
     for start in range(0, len(outputs), rows):
         yield outputs[start : start + rows]
 
@@ -183,6 +194,17 @@ def _finite_rows(outputs: Outputs, views: tuple[View, ...]) -> Tensor:
 def check_percent(name: str, value: float, low: float = 0, high: float = 100) -> None:
     if not low <= value <= high:
         raise InputError(f"{name}={value}; it is a percentage from {low:g} to {high:g}.")
+
+
+def check_number(name: str, value: float, above: float = -math.inf) -> None:
+    if not (math.isfinite(value) and value > above):
+        bound = f" above {above:g}" if above > -math.inf else ""
+        raise InputError(f"{name}={value}; it must be a finite number{bound}.")
+
+
+def check_count(name: str, value: float, least: int = 1) -> None:
+    if value != int(value) or value < least:
+        raise InputError(f"{name}={value}; it must be a whole number, at least {least}.")
 
 
 def warn_if_signed(name: str, features: Tensor) -> None:

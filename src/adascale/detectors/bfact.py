@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import FitsOn, check_percent, feature_chunks
+from adascale.detectors.base import FitsOn, check_count, check_percent, feature_chunks
 from adascale.detectors.shaping import Shaping
 from adascale.errors import InputError
 from adascale.stats import quantiles
@@ -27,6 +27,7 @@ class BFAct(Shaping):
 
     name: ClassVar[str] = "bfact"
     summary: ClassVar[str] = "activations through a Butterworth filter"
+    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
     fits_on: ClassVar[FitsOn] = "train"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (85, 90, 95, 99), "order": (1, 2, 3)}
 
@@ -35,8 +36,7 @@ class BFAct(Shaping):
 
     def _check_parameters(self) -> None:
         check_percent("percentile", self.percentile)
-        if self.order < 1:
-            raise InputError(f"order={self.order}; the filter's order N is at least 1.")
+        check_count("order", self.order)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         (cut,) = quantiles(partial(feature_chunks, reference), [self.percentile / 100])

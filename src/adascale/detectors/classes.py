@@ -63,7 +63,7 @@ def bank_blocks(bank: Tensor) -> tuple[Tensor, ...]:
 def precision_root(covariance: Tensor, name: str) -> Tensor:
     """``L`` (D, rank) with ``L L^T`` the pseudo-inverse: directions without variance are left out."""
     values, vectors = torch.linalg.eigh(covariance)
-    keep = values > values[-1] * len(values) * torch.finfo(torch.float64).eps
+    keep = values > values[-1] * max(1e-12, len(values) * torch.finfo(torch.float64).eps)
     if values[-1] <= 0 or not keep.any():
         raise InputError(
             f"{name} needs samples that differ within their classes; give several training samples of each."

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from adascale.detectors.base import Detector
-from adascale.errors import InputError
+from adascale.detectors.base import Detector, check_number
 from adascale.stats import energy
 from adascale.types import Outputs
 
@@ -28,8 +27,7 @@ class EBO(Detector):
     temperature: float = 1.0
 
     def _check_parameters(self) -> None:
-        if not self.temperature > 0:
-            raise InputError(f"temperature={self.temperature}; it must be above 0.")
+        check_number("temperature", self.temperature, above=0)
 
     def _score(self, outputs: Outputs) -> Tensor:
         return -self.temperature * energy(outputs.logits.double() / self.temperature)

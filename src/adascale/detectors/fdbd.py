@@ -47,4 +47,5 @@ class FDBD(Detector):
         largest, predicted = logits.max(1, keepdim=True)
         total = ((largest - logits) * self.inverse_[predicted.squeeze(1)]).sum(1)
         centred = features - self.mean_ if self.normaliser == "distance" else features
-        return -total / row_norms(centred).clamp_min(1e-12)
+        length = row_norms(centred)
+        return torch.where(length > 1e-9, -total / length.clamp_min(1e-9), 0.0)  # nothing to measure by: not "very ID"

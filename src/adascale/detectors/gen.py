@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from adascale.detectors.base import Detector
-from adascale.errors import InputError
+from adascale.detectors.base import Detector, check_count, check_number
 from adascale.stats import generalised_entropy
 from adascale.types import Outputs
 
@@ -33,8 +32,8 @@ class GEN(Detector):
     top: int = 100
 
     def _check_parameters(self) -> None:
-        if not self.gamma > 0 or self.top < 1:
-            raise InputError(f"gamma={self.gamma}, top={self.top}; gamma is above 0, top at least 1.")
+        check_number("gamma", self.gamma, above=0)
+        check_count("top", self.top)
 
     def _score(self, outputs: Outputs) -> Tensor:
         return generalised_entropy(outputs.logits, self.gamma, self.top)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ class KLM(Detector):
 
     name: ClassVar[str] = "klm"
     summary: ClassVar[str] = "divergence from the typical softmax of the nearest class"
+    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
     fits_on: ClassVar[FitsOn] = "val"
 
     def _fit(self, reference: Outputs, head: Head) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.base import Detector, FitsOn, check_count
 from adascale.detectors.classes import bank_blocks
 from adascale.errors import InputError
-from adascale.stats import unit_rows
+from adascale.stats import row_norms, unit_rows
 from adascale.types import Head, Outputs
 
 
@@ -21,20 +21,20 @@ class KNN(Detector):
     """Sun et al., "Out-of-distribution detection with deep nearest neighbors", ICML 2022.
 
     ``S = ||u - u_(K)||``: distance of the unit vector ``u = a / ||a||`` to its ``k``-th nearest among the training
-    samples'. (The reference returns its square, the same order.) The bank is the training features themselves, searched
-    in blocks. An all-zero row has ``u = 0``.
+    samples'. (The reference returns its square, the same order.) The bank is the training features themselves (shared
+    with the caller, not copied), searched in blocks. An all-zero row has ``u = 0``.
     """
 
     name: ClassVar[str] = "knn"
     summary: ClassVar[str] = "distance to the K-th nearest training sample"
+    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "bank"
     fits_on: ClassVar[FitsOn] = "train"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"k": (50, 100, 200, 500, 1000)}
 
     k: int = 50
 
     def _check_parameters(self) -> None:
-        if self.k < 1:
-            raise InputError(f"k={self.k}; it counts neighbours, at least 1.")
+        check_count("k", self.k)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         if len(reference) < self.k:
@@ -44,11 +44,16 @@ class KNN(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         unit = unit_rows(outputs.features)
         nearest = torch.empty(len(unit), 0, dtype=torch.float64)
+        index = torch.empty(len(unit), 0, dtype=torch.int64)
+        start = 0
         for block in bank_blocks(self.bank_):
             bank = unit_rows(block)
-            similar = unit @ bank.T
-            found = similar.topk(min(self.k, len(bank)), dim=1)
-            nearest = torch.cat([nearest, found.values], 1)
-            nearest = nearest.topk(min(self.k, nearest.shape[1]), dim=1).values
-        lengths = unit.square().sum(1)
-        return (lengths + 1 - 2 * nearest[:, -1]).clamp_min(0).sqrt()
+            # ||u - v||^2 but for ||u||^2, which is the same for all v
+            distance = bank.square().sum(1) - 2 * unit @ bank.T
+            found = distance.topk(min(self.k, len(bank)), dim=1, largest=False)
+            nearest, index = torch.cat([nearest, found.values], 1), torch.cat([index, found.indices + start], 1)
+            best = nearest.topk(min(self.k, nearest.shape[1]), dim=1, largest=False)
+            nearest, index = best.values, index.gather(1, best.indices)
+            start += len(block)
+        # Once more from the vectors themselves: the difference of squares above loses small distances.
+        return row_norms(unit - unit_rows(self.bank_[index[:, -1]]))

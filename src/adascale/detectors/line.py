@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import FitsOn, check_percent
+from adascale.detectors.base import FitsOn, check_number, check_percent
 from adascale.detectors.classes import class_means
 from adascale.detectors.shaping import Shaping
 from adascale.stats import matrix_quantile
@@ -29,6 +29,8 @@ class LINe(Shaping):
 
     name: ClassVar[str] = "line"
     summary: ClassVar[str] = "only features and weights important for the predicted class"
+    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
+    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "heavy"
     fits_on: ClassVar[FitsOn] = "train+labels"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"p_w": (10, 90), "p_a": (10, 90), "clip": (0.8, 1.0)}
 
@@ -39,6 +41,7 @@ class LINe(Shaping):
     def _check_parameters(self) -> None:
         check_percent("p_w", self.p_w)
         check_percent("p_a", self.p_a)
+        check_number("clip", self.clip, above=0)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         means, _ = class_means(reference, self.name, every_class=True)

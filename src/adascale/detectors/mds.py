@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from adascale.detectors.base import Detector, FitsOn
-from adascale.detectors.classes import class_means, covariance, precision_root, squared_distances
+from adascale.detectors.classes import class_means, covariance, mean_features, precision_root, squared_distances
 from adascale.types import Head, Outputs
 
 
@@ -22,12 +22,14 @@ class MDS(Detector):
 
     name: ClassVar[str] = "mds"
     summary: ClassVar[str] = "Mahalanobis distance to the nearest class mean"
+    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
     fits_on: ClassVar[FitsOn] = "train+labels"
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         means, counts = class_means(reference, self.name)
         self.root_ = precision_root(covariance(reference, means), self.name)
-        self.centres_ = means[counts > 0] @ self.root_
+        self.mean_ = mean_features(reference)  # taken off first: far from the origin the squares below would cancel
+        self.centres_ = (means[counts > 0] - self.mean_) @ self.root_
 
     def _score(self, outputs: Outputs) -> Tensor:
-        return squared_distances(outputs.features.double() @ self.root_, self.centres_).amin(1)
+        return squared_distances((outputs.features.double() - self.mean_) @ self.root_, self.centres_).amin(1)

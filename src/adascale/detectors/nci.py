@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.base import Detector, FitsOn, check_number
 from adascale.detectors.classes import mean_features
 from adascale.stats import row_norms
 from adascale.types import Head, Outputs
@@ -19,15 +19,19 @@ class NCI(Detector):
     """Liu & Qin, "Detecting out-of-distribution through the lens of neural collapse", CVPR 2025.
 
     With ``c`` the predicted class and ``mu`` the mean training feature,
-    ``S = -(w_c . (a - mu) / ||a - mu|| + alpha ||a||_1)``.
+    ``S = -(w_c . (a - mu) / ||a - mu|| + alpha ||a||_1)``; ``norm_weight`` is the paper's ``alpha``. Signed features
+    are used as they are.
     """
 
     name: ClassVar[str] = "nci"
     summary: ClassVar[str] = "alignment of the centred features with the predicted class's weights"
     fits_on: ClassVar[FitsOn] = "train"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"alpha": (0, 1e-5, 1e-4, 1e-3, 1e-2)}
+    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"norm_weight": (0, 1e-5, 1e-4, 1e-3, 1e-2)}
 
-    alpha: float = 1e-4
+    norm_weight: float = 1e-4
+
+    def _check_parameters(self) -> None:
+        check_number("norm_weight", self.norm_weight)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.mean_ = mean_features(reference)
@@ -37,4 +41,4 @@ class NCI(Detector):
         centred = features - self.mean_
         weight = self.head_.weight.double()[outputs.logits.argmax(1)]
         aligned = (weight * centred).sum(1) / row_norms(centred).clamp_min(1e-12)
-        return -(aligned + self.alpha * features.abs().sum(1))
+        return -(aligned + self.norm_weight * features.abs().sum(1))

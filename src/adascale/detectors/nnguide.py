@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.base import Detector, FitsOn, check_count
 from adascale.detectors.classes import bank_blocks
 from adascale.errors import InputError
 from adascale.stats import energy, share_count, unit_rows
@@ -27,6 +27,7 @@ class NNGuide(Detector):
 
     name: ClassVar[str] = "nnguide"
     summary: ClassVar[str] = "energy times similarity to the nearest training samples"
+    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "bank"
     fits_on: ClassVar[FitsOn] = "train"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"k": (10, 50, 100), "fraction": (0.01, 0.1)}
 
@@ -35,8 +36,9 @@ class NNGuide(Detector):
     seed: int = 0
 
     def _check_parameters(self) -> None:
-        if self.k < 1 or not 0 < self.fraction <= 1:
-            raise InputError(f"k={self.k}, fraction={self.fraction}; k is at least 1, fraction above 0 and at most 1.")
+        check_count("k", self.k)
+        if not 0 < self.fraction <= 1:
+            raise InputError(f"fraction={self.fraction}; it is a share of the training samples, above 0 and at most 1.")
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         if len(reference) < self.k:

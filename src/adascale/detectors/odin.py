@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import Detector
-from adascale.errors import InputError
+from adascale.detectors.base import Detector, check_number
 from adascale.types import Outputs, View
 
 
@@ -19,12 +18,13 @@ class ODIN(Detector):
     """Liang et al., "Enhancing the reliability of out-of-distribution image detection in neural networks", ICLR 2018.
 
     ``x' = x - eta sign(d CE(z / T, y_pred) / d x) / std`` with ``sign(0) = 1``; ``S = -max softmax(z(x') / T)``.
-    ``std`` is that of the input's normalisation (by default ImageNet's; `OODDetector` takes it from its
-    preprocessing). Fitted on nothing.
+    ``std`` is that of the input's normalisation; left empty, `OODDetector` takes it from its preprocessing, and without
+    one the step is ``eta`` in normalised units. Fitted on nothing.
     """
 
     name: ClassVar[str] = "odin"
     summary: ClassVar[str] = "softmax at a high temperature on a perturbed image"
+    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "temperature": (1, 10, 100, 1000),
         "eta": (0.0014, 0.0028),
@@ -32,12 +32,15 @@ class ODIN(Detector):
 
     temperature: float = 1000
     eta: float = 0.0014
-    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+    std: tuple[float, ...] = ()
 
     def _check_parameters(self) -> None:
-        if not self.temperature > 0:
-            raise InputError(f"temperature={self.temperature}; it must be above 0.")
-        self.std = tuple(self.std)  # files and command lines bring lists
+        check_number("temperature", self.temperature, above=0)
+        check_number("eta", self.eta)
+        self.std = tuple(self.std)  # files bring lists
+
+    def for_input(self, std: tuple[float, ...]) -> Detector:
+        return self if self.std else replace(self, std=tuple(std))
 
     @property
     def view(self) -> View:

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import FitsOn, feature_chunks, in_chunks
+from adascale.detectors.base import FitsOn, check_count, feature_chunks, in_chunks
 from adascale.detectors.shaping import Shaping
 from adascale.errors import InputError
 from adascale.stats import quantiles
@@ -31,6 +31,7 @@ class OptFS(Shaping):
 
     name: ClassVar[str] = "optfs"
     summary: ClassVar[str] = "activations reweighted by an optimal function of their size"
+    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
     fits_on: ClassVar[FitsOn] = "train"
 
     form: Literal["plain", "logits"] = "plain"
@@ -39,8 +40,7 @@ class OptFS(Shaping):
     def _check_parameters(self) -> None:
         if self.form not in ("plain", "logits"):
             raise InputError(f"form={self.form!r}; choose plain or logits.")
-        if self.bins < 1:
-            raise InputError(f"bins={self.bins}; at least 1 is needed.")
+        check_count("bins", self.bins)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         low, high = quantiles(partial(feature_chunks, reference), [_LOW, _HIGH])
@@ -70,6 +70,6 @@ class OptFS(Shaping):
     def _bin(self, features: Tensor) -> Tensor:
         """The bin of each value; ``bins`` means outside the range."""
         width = (self.high_ - self.low_) / self.bins
-        index = ((features - self.low_) / width).floor().long()
-        outside = (features < self.low_) | (features >= self.high_) | (index < 0) | (index >= self.bins)
+        index = ((features - self.low_) / width).floor().long().clamp(0, self.bins - 1)
+        outside = (features < self.low_) | (features > self.high_)
         return torch.where(outside, self.bins, index)

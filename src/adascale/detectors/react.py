@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ class ReAct(Shaping):
 
     name: ClassVar[str] = "react"
     summary: ClassVar[str] = "activations clipped at a percentile of the ID ones"
+    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
     fits_on: ClassVar[FitsOn] = "val"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (85, 90, 95, 99)}
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.base import Detector, FitsOn, check_number
 from adascale.detectors.classes import bank_blocks
-from adascale.errors import InputError
 from adascale.stats import unit_rows
 from adascale.types import Head, Outputs
 
@@ -22,11 +21,13 @@ class Relation(Detector):
     NeurIPS 2023.
 
     Kernel ``k = max(0, cos(a, a_i)) * (p . p_i)``, ``p = softmax(z)``;
-    ``S = -sum over the training samples i with k > threshold of k^power``. Training samples are searched in blocks.
+    ``S = -sum over the training samples i with k > threshold of k^power``. Training samples are searched in blocks;
+    they are shared with the caller, not copied.
     """
 
     name: ClassVar[str] = "relation"
     summary: ClassVar[str] = "summed similarity to the training samples, features times softmax"
+    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "bank"
     fits_on: ClassVar[FitsOn] = "train"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"power": (1, 2, 4, 6, 8)}
 
@@ -34,10 +35,8 @@ class Relation(Detector):
     threshold: float = 0.03
 
     def _check_parameters(self) -> None:
-        if not self.power > 0 or self.threshold < 0:
-            raise InputError(
-                f"power={self.power}, threshold={self.threshold}; power is above 0, threshold not below 0."
-            )
+        check_number("power", self.power, above=0)
+        check_number("threshold", self.threshold)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.bank_, self.bank_logits_ = reference.features, reference.logits

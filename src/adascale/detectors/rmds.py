@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from adascale.detectors.classes import covariance, mean_features, precision_root
+from adascale.detectors.classes import covariance, precision_root
 from adascale.detectors.mds import MDS
 from adascale.types import Head, Outputs
 
@@ -24,10 +24,8 @@ class RMDS(MDS):
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         super()._fit(reference, head)
-        mean = mean_features(reference)
-        self.global_root_ = precision_root(covariance(reference, mean), self.name)
-        self.global_centre_ = mean @ self.global_root_
+        self.global_root_ = precision_root(covariance(reference, self.mean_), self.name)
 
     def _score(self, outputs: Outputs) -> Tensor:
-        centred = outputs.features.double() @ self.global_root_ - self.global_centre_
+        centred = (outputs.features.double() - self.mean_) @ self.global_root_
         return super()._score(outputs) - centred.square().sum(1)

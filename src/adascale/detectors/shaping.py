@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -28,6 +29,8 @@ class Shaping(Detector):
     """A method that changes the logits. ``logit_score`` is what is read off them: ``energy`` (all the papers),
     ``mls``, ``msp`` or ``gen``; so ReAct + GEN is ``ReAct(logit_score="gen")``.
     """
+
+    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
 
     logit_score: str = field(default="energy", kw_only=True)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import Detector, FitsOn, in_chunks
+from adascale.detectors.base import Detector, FitsOn, check_count, in_chunks
 from adascale.detectors.classes import covariance
 from adascale.errors import InputError
 from adascale.stats import energy, row_norms
@@ -27,20 +27,23 @@ class Residual(Detector):
 
     name: ClassVar[str] = "residual"
     summary: ClassVar[str] = "norm of the features outside the principal subspace"
+    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
     fits_on: ClassVar[FitsOn] = "train"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"dim": (None, 256, 1000)}
 
     dim: int | None = None
 
     def _check_parameters(self) -> None:
-        if self.dim is not None and self.dim < 1:
-            raise InputError(f"dim={self.dim}; the principal subspace has at least 1 dimension.")
+        if self.dim is not None:
+            check_count("dim", self.dim)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         size = reference.features.shape[1]
         dim = min(512, max(1, size // 2)) if self.dim is None else self.dim
         if dim >= size:
             raise InputError(f"dim={dim} leaves no residual of {size} features; it must be smaller.")
+        if len(reference) <= dim:
+            raise InputError(f"{self.name} with dim={dim} got {len(reference)} samples; give more, or lower dim.")
         self.origin_ = -torch.linalg.pinv(head.weight.double()) @ head.offset
         self.basis_ = torch.linalg.eigh(covariance(reference, self.origin_)).eigenvectors[:, : size - dim].contiguous()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ class VRA(Shaping):
 
     name: ClassVar[str] = "vra"
     summary: ClassVar[str] = "small activations removed, large ones capped"
+    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
     fits_on: ClassVar[FitsOn] = "train"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"low": (50, 60, 70), "high": (90, 95, 99)}
 
