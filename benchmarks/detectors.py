@@ -4,7 +4,7 @@
 
 For each method: fit and score time as a multiple of one float32 product ``features @ W.T`` of the same rows (measured
 beside it, best of three), and the peak memory beyond the inputs. Two sizes show how they grow. Fitting sees N rows,
-scoring min(N, 10000).
+scoring min(N, 2000).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import torch
 from adascale import AdascaleError, AdascaleWarning, Head, Outputs, View, detectors
 
 DEFAULT_SIZES = ["5000,512,100", "20000,512,100"]
-_SCORED = 10_000
+_SCORED = 2_000
 
 
 def made_up(n: int, features: int, classes: int, views: tuple[View, ...], seed: int = 0) -> tuple[Outputs, Head]:

@@ -161,4 +161,4 @@ def test_outputs_that_do_not_fit_together() -> None:
     with pytest.raises(InputError, match="that of the features"):
         Outputs(torch.zeros(2, 3), torch.zeros(2, 4), {View(): torch.zeros(2, 5)})
     with pytest.raises(InputError, match="one class index"):
-        Outputs(torch.zeros(2, 3), torch.zeros(2, 4), labels=torch.zeros(3))
+        Outputs(torch.zeros(2, 3), torch.zeros(2, 4), labels=torch.zeros(3, dtype=torch.int64))
