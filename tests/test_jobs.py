@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -88,10 +89,78 @@ def test_broken_input_is_told_in_one_line(
         assert words in capsys.readouterr().err.strip().splitlines()[-1]
 
 
-def test_another_head_does_not_resume_from_the_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
+def test_two_settings_of_one_method_have_their_own_columns(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = ["fit", place / "id", "--model", f"{place / 'nets.py'}:Net", "--method", "scale"]
+    for p in (60, 85):
+        assert inside(monkeypatch, *base, "-o", place / f"s{p}.safetensors", "--set", f"percentile={p}") == 0
+        assert (
+            inside(monkeypatch, "score", place / "id", "-d", place / f"s{p}.safetensors", "-o", place / f"{p}.csv") == 0
+        )
+    both = ["-d", place / "s60.safetensors", "-d", place / "s85.safetensors", "-d", place / "s60.safetensors"]
+    assert inside(monkeypatch, "score", place / "id", *both, "-o", place / "both.csv") == 0
+    table = rows(place / "both.csv")
+    for p in (60, 85):
+        assert [row[f"s{p}.score"] for row in table] == [row["score"] for row in rows(place / f"{p}.csv")]
+    # a folder with other files in it is not mixed with a new run
+    capsys.readouterr()
+    assert inside(monkeypatch, *base, "--method", "lts", "-o", place) == 2
+    assert "holds other files (s60, s85)" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
+def test_typed_settings(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["fit", place / "id", "--model", f"{place / 'nets.py'}:Net", "--json"]
+    for method, setting, expected in (
+        ("vim", "dim=8", {"dim": 8}),
+        ("odin", "std=0.2,0.3,0.4", {"std": [0.2, 0.3, 0.4]}),
+        ("nci", "norm_weight=0.01", {"norm_weight": 0.01}),
+        ("scale", "relu=true", {"relu": True}),
+    ):
+        capsys.readouterr()
+        assert inside(monkeypatch, *base, "--method", method, "--set", setting, "-o", place / "x.st") == 0
+        parameters = json.loads(capsys.readouterr().out)["parameters"]
+        assert {name: parameters[name] for name in expected} == expected
+    for method, setting in (("knn", "k=2.5"), ("vim", "dim=many"), ("nci", "norm_weight=nan")):
+        assert inside(monkeypatch, *base, "--method", method, "--set", setting, "-o", place / "x.st") == 2
+
+
+def test_detectors_of_different_heads_are_not_mixed(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "two.py").write_text(two_heads())
+    for head, method in (("fc", "ebo"), ("fc2", "mls")):
+        base = ["fit", place / "id", "--model", f"{place / 'two.py'}:Net", "--head", head, "--method", method]
+        assert inside(monkeypatch, *base, "-o", place / f"{head}.safetensors") == 0
+    capsys.readouterr()
+    files = ["-d", place / "fc.safetensors", "-d", place / "fc2.safetensors"]
+    assert inside(monkeypatch, "score", place / "id", *files) == 2
+    assert "is used with the head 'fc'" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
+def test_corrected_labels_are_seen(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (40, 20, 20, 3), dtype=np.uint8)
+    base = ["fit", place / "id", "--model", f"{place / 'nets.py'}:Net", "--method", "mds", "-o", place / "m.st"]
+    np.savez(place / "train.npz", images=images, labels=np.arange(40) % 4 + 1)
+    assert inside(monkeypatch, *base, "--train", place / "train.npz") == 2
+    assert "must be 0 to 3" in capsys.readouterr().err
+    np.savez(place / "train.npz", images=images, labels=np.arange(40) % 4)
+    assert inside(monkeypatch, *base, "--train", place / "train.npz") == 0
+
+
+def two_heads() -> str:
+    """The network with a second head, both returned."""
     two = NETWORK.replace("self.fc = nn.Linear(128, 4)", "self.fc = nn.Linear(128, 4); self.fc2 = nn.Linear(128, 4)")
-    two = two.replace("return self.fc(", "a = torch.relu(self.conv(x)).mean((2, 3)); return self.fc2(a), self.fc(")
-    (place / "two.py").write_text(two)
+    return two.replace("return self.fc(", "a = torch.relu(self.conv(x)).mean((2, 3)); return self.fc2(a), self.fc(")
+
+
+def test_another_head_does_not_resume_from_the_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "two.py").write_text(two_heads())
     base = ["fit", place / "id", "--model", f"{place / 'two.py'}:Net", "-o", place / "h.st"]
     monkeypatch.setattr("adascale.cli.shutil", SimpleNamespace(rmtree=lambda *_, **__: None))  # the parts stay
     assert inside(monkeypatch, *base, "--head", "fc") == 0
