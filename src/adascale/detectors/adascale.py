@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
-import torch
 from torch import Tensor
 
-from adascale.detectors.base import Detector, FitsOn, check_number, check_percent, in_chunks
+from adascale.detectors.base import Detector, FitsOn, check_number, check_percent, rowwise
 from adascale.detectors.shaping import Shaping
 from adascale.errors import InputError
 from adascale.stats import descending, ecdf, mass_ratio, scaled_activation_logits, top_count
@@ -98,7 +97,7 @@ class Adaptive(Shaping):
         return mass_ratio(ranked.clamp_min(0), self._percentiles(self._statistic(outputs, order)))
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        self.reference_ = torch.cat([self.shift_statistic(chunk) for chunk in in_chunks(reference)]).sort().values
+        self.reference_ = rowwise(reference, self.shift_statistic).sort().values
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         return self.scaled_logits(outputs.logits, self.ratios(outputs))

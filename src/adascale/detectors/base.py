@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -88,9 +88,7 @@ class Detector(ABC):
         if not self.is_fitted:
             raise NotFittedError(f"{self.name} is not fitted (or a parameter changed since): call fit first.")
         self._check_shapes(outputs, self.head_)
-        if not len(outputs):
-            return torch.zeros(0, dtype=torch.float64)
-        return torch.cat([self._guarded_score(chunk) for chunk in in_chunks(outputs)])
+        return rowwise(outputs, self._guarded_score)
 
     def state(self) -> dict[str, Tensor]:
         """The fitted tensors (without the head, which belongs to the network)."""
@@ -135,7 +133,7 @@ class Detector(ABC):
         if self.fits_on == "train+labels":
             self._check_labels(reference)
         self._check_shapes(reference, head)
-        finite = torch.cat([_finite_rows(chunk, self.views) for chunk in in_chunks(reference)])
+        finite = rowwise(reference, lambda chunk: _finite_rows(chunk, self.views), torch.bool)
         if not finite.any():
             raise InputError("Every reference sample has NaN or infinite activations; check weights and preprocessing.")
         return reference if finite.all() else reference[finite]  # a copy only where there is something to leave out
@@ -178,6 +176,19 @@ def in_chunks(outputs: Outputs) -> Iterator[Outputs]:
     rows = max(64, _CHUNK_VALUES // max(2048, outputs.features.shape[1], outputs.logits.shape[1]))
     for start in range(0, len(outputs), rows):
         yield outputs[start : start + rows]
+
+
+def rowwise(outputs: Outputs, compute: Callable[[Outputs], Tensor], dtype: torch.dtype = torch.float64) -> Tensor:
+    """One value a sample (N,), computed chunk by chunk.
+
+    Written into one tensor: small results kept between large temporaries would pin the memory that those give back.
+    """
+    result = torch.empty(len(outputs), dtype=dtype)
+    start = 0
+    for chunk in in_chunks(outputs):
+        result[start : start + len(chunk)] = compute(chunk)
+        start += len(chunk)
+    return result
 
 
 def feature_chunks(outputs: Outputs) -> Iterator[Tensor]:

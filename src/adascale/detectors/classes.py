@@ -42,7 +42,10 @@ def class_means(
 
 def mean_features(reference: Outputs) -> Tensor:
     """The mean (D) of all samples."""
-    return torch.stack([chunk.features.double().sum(0) for chunk in in_chunks(reference)]).sum(0) / len(reference)
+    total = torch.zeros(reference.features.shape[1], dtype=torch.float64)
+    for chunk in in_chunks(reference):
+        total += chunk.features.double().sum(0)
+    return total / len(reference)
 
 
 def covariance(reference: Outputs, centres: Tensor) -> Tensor:
@@ -50,7 +53,9 @@ def covariance(reference: Outputs, centres: Tensor) -> Tensor:
     size = reference.features.shape[1]
     total = torch.zeros(size, size, dtype=torch.float64)
     for chunk in in_chunks(reference):
-        centred = chunk.features.double() - (centres if centres.ndim == 1 else centres[chunk.labels])
+        # A copy in float64 first: it is ours to write into, and one block less of memory.
+        centred = chunk.features.to(torch.float64, copy=True)
+        centred -= centres if centres.ndim == 1 else centres[chunk.labels]
         total.addmm_(centred.T, centred)
     return total / len(reference)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import Detector, FitsOn, in_chunks
+from adascale.detectors.base import Detector, FitsOn, rowwise
 from adascale.detectors.classes import class_means
 from adascale.errors import InputError
 from adascale.stats import row_norms, unit_rows
@@ -37,7 +37,7 @@ class SHE(Detector):
             raise InputError(f"metric={self.metric!r}; choose inner_product, euclidean or cosine.")
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        predicted = torch.cat([chunk.logits.argmax(1) for chunk in in_chunks(reference)])
+        predicted = rowwise(reference, lambda chunk: chunk.logits.argmax(1), torch.int64)
         correct = torch.as_tensor(predicted == reference.labels)
         self.means_, _ = class_means(reference, self.name, every_class=True, keep=correct)
 
