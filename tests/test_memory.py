@@ -1,19 +1,17 @@
-"""Fitting holds at scale: memory beyond the features does not grow with their number."""
+"""Fitting holds at scale: the features are never copied to float64 as a whole."""
 
 from __future__ import annotations
 
 import pytest
-from benchmarks.detectors import made_up, peak_beyond
 
 from adascale import detectors
-
-METHODS = ("knn", "nnguide", "mds", "vim")
+from benchmarks.detectors import made_up, peak_beyond
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", METHODS)
-def test_fitting_stays_within_one_gigabyte(name: str) -> None:
-    """50,000 x 2,048 here; benchmarks/RESULTS.md has 200,000."""
-    outputs, head = made_up(50_000, 2048, 100, ())
+@pytest.mark.parametrize("name", ["knn", "nnguide", "mds", "vim"])
+def test_fitting_does_not_copy_the_features(name: str) -> None:
+    """30,000 x 2,048: a copy would be 490 MB. benchmarks/RESULTS.md has 200,000, where the limit is 1 GB."""
+    outputs, head = made_up(30_000, 2048, 100, ())
     beyond = peak_beyond(lambda: detectors.get(name)().fit(outputs, head))
-    assert beyond < 1000
+    assert not beyond > 400
