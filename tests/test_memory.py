@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.detectors import made_up, peak_beyond
 
 from adascale import detectors
+from benchmarks.detectors import made_up, peak_beyond
 
 
 @pytest.mark.slow
