@@ -34,7 +34,7 @@ PREPROCESS: dict[str, Any] = {"size": 16, "crop": 16, "mean": (0.3,), "std": (0.
 KNOWN_DIGITS = 8
 # The default range of percentiles, 60 to 85, is meant for deep networks with some thousand features and is too wide
 # for this one; the demo shows both, and uses the range that the paper's ResNet-50 has. The network and this range were
-# chosen after looking at the demo's own figures (of eight small networks most did worse with AdaSCALE), so the demo shows
+# chosen after looking at the demo's own figures (of eight small networks most did worse with AdaSCALE): the demo shows
 # how things work; it is no evidence for a method.
 NARROW: dict[str, Any] = {"p_min": 80, "p_max": 85}
 SEED = 0
