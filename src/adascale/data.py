@@ -8,9 +8,9 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -93,6 +93,12 @@ def _eight_bit(image: Image.Image) -> Image.Image:
     return Image.fromarray((values / scale).round().clip(0, 255).astype(np.uint8))
 
 
+class Change(Protocol):
+    """What is done to every image after it is opened. Its ``repr`` says all that shapes the result."""
+
+    def __call__(self, image: Image.Image, name: str) -> Image.Image: ...
+
+
 @dataclass(frozen=True)
 class ImageSet:
     """Named images in a fixed order: files, or the rows of an array; with class labels where they are known."""
@@ -101,22 +107,34 @@ class ImageSet:
     paths: Sequence[Path] = ()
     array: np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None = None
     labels: Sequence[int] | None = None
+    change: Change | None = None
 
     def __len__(self) -> int:
         return len(self.names)
 
     def open(self, index: int) -> Image.Image:
-        if self.array is not None:
-            return Image.fromarray(self.array[index])
         image: Image.Image
-        with Image.open(self.paths[index]) as image:
-            image.load()  # of several frames the first
-        return image
+        if self.array is not None:
+            image = Image.fromarray(self.array[index])
+        else:
+            with Image.open(self.paths[index]) as image:
+                image.load()  # of several frames the first
+        return image if self.change is None else self.change(image, self.names[index])
+
+    def subset(self, indices: Sequence[int]) -> ImageSet:
+        """These images, in this order."""
+        return replace(
+            self,
+            names=[self.names[i] for i in indices],
+            paths=[self.paths[i] for i in indices] if self.paths else (),
+            array=None if self.array is None else self.array[list(indices)],
+            labels=None if self.labels is None else [self.labels[i] for i in indices],
+        )
 
     def fingerprint(self) -> str:
-        """Changes when a name, a file's size or time, or an array's content does."""
+        """Changes when a name, a file's size or time, an array's content or the change made to the images does."""
         digest = hashlib.sha256("\n".join(self.names).encode("utf8", "surrogateescape"))
-        digest.update(repr(self.labels).encode())
+        digest.update(repr((self.labels, self.change)).encode())
         if self.array is not None:
             digest.update(np.ascontiguousarray(self.array).data)
         for path in self.paths:
