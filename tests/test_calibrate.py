@@ -55,11 +55,13 @@ def test_the_sentence() -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 10, 25, 100, 5000])
 def test_the_split_is_disjoint_complete_and_repeatable(n: int) -> None:
-    fitted, held_out = split(n, seed=3)
-    assert sorted(torch.cat([fitted, held_out]).tolist()) == list(range(n))
-    assert len(fitted) >= 1
-    assert torch.equal(fitted, split(n, seed=3)[0])
-    assert n < 10 or not torch.equal(fitted, split(n, seed=4)[0])
+    for choosing in (0, n // 4):
+        parts = split(n, seed=3, choosing=choosing)
+        assert sorted(torch.cat(parts).tolist()) == list(range(n))
+        assert len(parts.chosen) == choosing
+        assert len(parts.fitted) >= 1
+        assert torch.equal(parts.fitted, split(n, seed=3, choosing=choosing).fitted)
+        assert n < 10 or not torch.equal(parts.fitted, split(n, seed=4, choosing=choosing).fitted)
 
 
 @pytest.mark.parametrize("n", [25, 120])
@@ -71,7 +73,7 @@ def test_the_guarantee_holds_on_fresh_data(n: int, alpha: float) -> None:
     for draw in range(draws):
         order = torch.randperm(len(population), generator=torch.Generator().manual_seed(draw))
         sample, fresh = population[order[:n]], population[order[n : n + 400]]
-        reference, held_out = split(n, seed=draw)
+        _, reference, held_out = split(n, seed=draw)
         detector = detectors.AdaSCALE_A().fit(sample[reference], head)
         calibration = Calibration(detector.score(sample[held_out]), alpha)
         flagged += float(calibration.is_ood(detector.score(fresh)).double().mean()) / draws

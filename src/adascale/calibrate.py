@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -72,14 +75,29 @@ def check_alpha(alpha: float) -> None:
         raise InputError(f"alpha={alpha}; it is the share of ID images that may be flagged, above 0 and below 1.")
 
 
-def split(n: int, seed: int = 0, share: float = 0.2) -> tuple[Tensor, Tensor]:
-    """Indices of the images to fit on and of those that set the threshold: disjoint, drawn with ``seed``.
+class Split(NamedTuple):
+    """Indices of images: to choose parameters on, to fit on, to set the threshold. Disjoint; together all of them."""
 
-    ``share`` of them is fitted on, but at least 10 (a few suffice for AdaSCALE) unless that is more than half.
+    chosen: Tensor
+    fitted: Tensor
+    held_out: Tensor
+
+
+def split(n: int, seed: int = 0, share: float = 0.2, choosing: int = 0) -> Split:
+    """A random split, drawn with ``seed``: ``choosing`` images, then ``share`` of all to fit on, then the rest.
+
+    At least 10 are fitted on (a few suffice for AdaSCALE), unless that is more than half.
     """
-    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-    fitted = fitted_count(n, share)
-    return order[:fitted], order[fitted:]
+    order = torch.tensor(sorted(range(n), key=list(islice(draw(seed), n)).__getitem__), dtype=torch.int64)
+    fitted = choosing + fitted_count(n, share)
+    return Split(order[:choosing], order[choosing:fitted], order[fitted:])
+
+
+def draw(seed: int) -> Iterator[float]:
+    """A random number for each image, in order: the smallest are chosen first, however many images there will be."""
+    generator = random.Random(seed)
+    while True:
+        yield generator.random()
 
 
 def fitted_count(n: int, share: float) -> int:

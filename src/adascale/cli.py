@@ -66,6 +66,13 @@ def fit(
         str | None,
         typer.Option(help="Training images (labels: list or .npz) for methods that learn from them."),
     ] = None,
+    tune: Annotated[
+        bool | None,
+        typer.Option(
+            "--tune/--no-tune",
+            help="Choose parameters on outliers made from the images [default: AdaSCALE, from 64 images on].",
+        ),
+    ] = None,
     alpha: Annotated[float, typer.Option(help="Share of in-distribution images that may be flagged.")] = 0.05,
     head: Annotated[str | None, typer.Option(help="Name of the last linear layer, if it is not found.")] = None,
     size: Annotated[str | None, typer.Option(help="Resize: shorter side, or HEIGHT,WIDTH.")] = None,
@@ -93,10 +100,11 @@ def fit(
     made = [
         OODDetector(
             classifier,
-            options.configured(name, settings[name]),
+            name,
             alpha=alpha,
             split_seed=split_seed,
             preprocess=preprocess,
+            **settings[name],
         )
         for name in names
     ]
@@ -104,7 +112,9 @@ def fit(
     options.check_output(output, names)
     parts = output.with_name(output.name + ".parts")
     with _resumable():
-        failures, refused = jobs.fit_images(made, found, training, parts, batch_size=batch_size, workers=workers)
+        failures, refused = jobs.fit_images(
+            made, found, training, parts, tune=tune, batch_size=batch_size, workers=workers
+        )
     if refused and not everything:
         raise next(iter(refused.values()))
     about = {"model": options.absolute(model), "weights": None if weights is None else str(weights.resolve())}
@@ -119,7 +129,7 @@ def fit(
         detector.save(file, **about)
         records.append({**store.read(file)[1], "file": str(file), "skipped": failures})
         if not as_json:
-            print(f"{file}: {detector.method}\n{detector.guarantee}")
+            print(f"{file}: {detector.method}\nparameters: {detector.setting}\n{detector.guarantee}")
     shutil.rmtree(parts, ignore_errors=True)
     for image, reason in failures.items():
         _say(f"skipped {image}: {reason}")

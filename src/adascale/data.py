@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -211,9 +211,16 @@ class Loaded:
 def load_batches(
     images: ImageSet, preprocess: Preprocess, batch_size: int = 32, start: int = 0, workers: int | None = None
 ) -> Iterator[Loaded]:
-    """Decode ahead in threads (Pillow releases the lock) and give batches in order, from index ``start`` on."""
-    workers = workers or min(8, os.cpu_count() or 1)
+    """Batches in order, from index ``start`` on."""
     ranges = (range(i, min(i + batch_size, len(images))) for i in range(start, len(images), batch_size))
+    return load_ranges(images, preprocess, ranges, workers)
+
+
+def load_ranges(
+    images: ImageSet, preprocess: Preprocess, ranges: Iterable[range], workers: int | None = None
+) -> Iterator[Loaded]:
+    """A batch for each of these ranges of indices, decoded ahead in threads (Pillow releases the lock)."""
+    workers = workers or min(8, os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) as pool:
         waiting: deque[tuple[range, list[Future[Tensor | str]]]] = deque()
         try:

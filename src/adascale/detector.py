@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +16,13 @@ from adascale import detectors, store
 from adascale.calibrate import Calibration, check_alpha, split, total_needed
 from adascale.data import Preprocess
 from adascale.detectors import Detector
-from adascale.errors import AdascaleWarning, DetectorFileError, HeadNotFoundError, InputError, NotFittedError
+from adascale.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.extract import batches, extract_batch
+from adascale.identity import adopt_head, saved_method, shared_rows
 from adascale.model import Classifier
-from adascale.types import Head, Outputs, Verdict
+from adascale.outliers import OUTLIERS, Sample, Tamper
+from adascale.tune import MOST_CHOSEN, Plan, Tuning, chosen_count, search
+from adascale.types import Outputs, Verdict, View
 from adascale.version import __version__
 
 if TYPE_CHECKING:
@@ -55,9 +58,13 @@ class OODDetector:
         check_alpha(alpha)
         self.classifier = model if isinstance(model, Classifier) else Classifier(model, head)
         self._method = _configured(method, parameters, preprocess)
+        self._as_given = self._method
+        self._given = frozenset(parameters if isinstance(method, str) else self._method.parameters)
         self.split_seed, self.batch_size, self.preprocess = split_seed, batch_size, preprocess
         self._alpha = alpha
         self.calibration: Calibration | None = None
+        self.tuning: Tuning | None = None
+        self.setting = "not fitted"  # where the parameters come from, in one sentence
         self.input_shape: tuple[int, ...] | None = None  # None: not known, or images of several sizes
         self._probe_shape: tuple[int, ...] | None = None
         self.reference_images = 0
@@ -69,7 +76,8 @@ class OODDetector:
 
     @method.setter
     def method(self, method: Detector) -> None:
-        self._method, self.calibration = method, None
+        self._method, self.calibration, self.tuning = method, None, None
+        self._as_given, self._given = method, frozenset(method.parameters)
 
     @property
     def alpha(self) -> float:
@@ -83,36 +91,64 @@ class OODDetector:
         if self.calibration is not None:
             self.calibration = Calibration(self.calibration.scores, alpha)
 
-    def fit(self, images: Any, train: Any = None) -> Self:
+    def fit(self, images: Any, train: Any = None, *, tune: bool | None = None) -> Self:
         """Learn from in-distribution images: a tensor, a DataLoader, any iterable of batches. No labels needed.
 
         ``train``: training images, with labels where the method says so, for the methods that learn from them (see
         ``adascale methods``); none of them may be among ``images``, which set the threshold. Without it such methods
         learn from one half of ``images``.
+
+        ``tune``: choose the method's parameters on outliers made from a part of the images (see `adascale.outliers`).
+        None does so for AdaSCALE from 64 images on, unless its percentiles were given; True for any method's search
+        space; False never. ``detector.setting`` says what was done.
         """
         self.calibration = None
-        outputs, self.input_shape = self._extracted(images)
+        plan = self.plan(tune)
+        sample = Sample(self.split_seed, MOST_CHOSEN) if plan.wanted else None
+        outputs, self.input_shape = self._extracted(images, plan.views, sample)
         learns = train is not None and self.method.fits_on in ("train", "train+labels")
-        return self.fit_outputs(outputs, self._extracted(train)[0] if learns else None)
+        learned = self._extracted(train, ())[0] if learns else None
+        outliers = None
+        if sample is not None and (chosen := plan.chosen(len(outputs))):
+            ones = sample.stacked(chosen)
+            if ones is not None:
+                outliers = {name: self._outputs_of(make, ones, plan.views) for name, make in OUTLIERS.items()}
+        return self.fit_outputs(outputs, learned, outliers, tune=tune)
 
-    def fit_outputs(self, outputs: Outputs, train: Outputs | None = None) -> Self:
-        """The same from extracted `Outputs`. What is fitted on and what sets the threshold are kept apart."""
-        self.calibration = None
-        n, head, learns_from = len(outputs), self.classifier.head, self.method.fits_on
-        held_out, reference = outputs, cast("Outputs | None", None)
+    def fit_outputs(
+        self,
+        outputs: Outputs,
+        train: Outputs | None = None,
+        outliers: Mapping[str, Outputs] | None = None,
+        *,
+        tune: bool | None = None,
+    ) -> Self:
+        """The same from extracted `Outputs`. What is fitted on, chosen on and what sets the threshold are kept apart.
+
+        ``outliers``: those made from the images ``plan(tune).chosen(len(outputs))``; without them nothing is tuned.
+        """
+        self.calibration = self.tuning = None
+        n, head, plan = len(outputs), self.classifier.head, self.plan(tune)
+        self._method, learns_from = replace(self._as_given), self._as_given.fits_on
         if learns_from in ("train", "train+labels") and train is not None:
-            if shared := _shared_rows(outputs, train):
+            if shared := shared_rows(outputs, train):
                 raise InputError(
                     f"{shared} of the {n} images that set the threshold are among the training images; "
                     "give other images, else no false-alarm rate can be promised."
                 )
-            reference = train
-        elif learns_from != "nothing":
-            learned, others = split(n, self.split_seed, self._share())
-            if not len(learned):
-                raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")
-            reference, held_out = outputs[learned], outputs[others]
+            share = 0.0
+        else:
+            share = self._share()
+        parts = split(n, self.split_seed, share, chosen_count(n) if outliers else 0)
+        if share and not len(parts.fitted):
+            raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")
+        reference = outputs[parts.fitted] if share else train if learns_from != "nothing" else None
+        if outliers:
+            judge = f"{len(parts.chosen)} ID images against outliers made from them ({', '.join(outliers)})"
+            self.tuning = search(self.method, plan.points, reference, head, outputs[parts.chosen], outliers, judge)
+            self._method = replace(self._method, **self.tuning.chosen)
         self.method.fit(reference, head)
+        held_out = outputs[parts.held_out]
         calibration = Calibration(self.method.score(held_out), self.alpha)
         if not math.isfinite(calibration.threshold) or calibration.scores.isnan().any():
             broken = int((~calibration.scores.isfinite()).sum())
@@ -121,9 +157,14 @@ class OODDetector:
                 "be set; check the images and the preprocessing."
             )
         self.calibration = calibration
+        self.setting = str(self.tuning) if self.tuning else plan.why_not(n)
         self.reference_images = 0 if reference is None else len(reference)
-        self._warn_of_limits(0 if reference is train else self._share())
+        self._warn_of_limits(share)
         return self
+
+    def plan(self, tune: bool | None = None) -> Plan:
+        """What `fit` will do about tuning: which views it needs, which images it makes outliers from."""
+        return Plan(self._as_given, self._given, tune, self.split_seed, self._share(), self.alpha)
 
     def _share(self) -> float:
         """The share of the images that the method learns from; the others set the threshold."""
@@ -142,7 +183,9 @@ class OODDetector:
                 stacklevel=3,
             )
 
-    def _extracted(self, images: Any) -> tuple[Outputs, tuple[int, ...] | None]:
+    def _extracted(
+        self, images: Any, views: Sequence[View], sample: Sample | None = None
+    ) -> tuple[Outputs, tuple[int, ...] | None]:
         shapes: set[tuple[int, ...]] = set()
         parts = []
         for batch, labels in batches(images, self.batch_size):
@@ -150,10 +193,16 @@ class OODDetector:
                 self.classifier.locate(batch)  # anew: the weights may have changed since the last fit
                 self._probe_shape = tuple(batch.shape[1:])
             shapes.add(tuple(batch.shape[1:]))
-            parts.append(extract_batch(self.classifier, batch, self.method.views, labels))
+            parts.append(extract_batch(self.classifier, batch, views, labels))
+            if sample is not None:
+                sample.add(batch)
         if not parts:
             raise InputError("fit got no images; give in-distribution images, some hundred if you have them.")
         return Outputs.cat(parts), shapes.pop() if len(shapes) == 1 else None
+
+    def _outputs_of(self, make: Tamper, images: Tensor, views: Sequence[View]) -> Outputs:
+        made = (make(batch) for batch in images.split(self.batch_size))  # type: ignore[no-untyped-call]
+        return Outputs.cat([extract_batch(self.classifier, batch, views) for batch in made])
 
     def __call__(self, images: Any) -> Verdict:
         """The verdict for these images."""
@@ -210,6 +259,7 @@ class OODDetector:
             "version": __version__,
             "method": self.method.name,
             "parameters": self.method.parameters,
+            "setting": self.setting,
             "calibration": {
                 "alpha": calibration.alpha,
                 "images": len(calibration.scores),
@@ -247,42 +297,20 @@ class OODDetector:
         preprocess = record["input"]["preprocess"]
         detector = cls(
             model,
-            _saved_method(record, method, path),
+            saved_method(record, method, path),
             alpha=record["calibration"]["alpha"],
             split_seed=record["calibration"]["split_seed"],
             preprocess=Preprocess(**preprocess) if preprocess else None,
         )
         shape = record["input"]["shape"]
         detector.input_shape = tuple(shape) if shape else None
-        head = detector._adopt_head(record, tensors, path)
+        head = adopt_head(detector.classifier, record, tensors, path)
+        detector.setting = record.get("setting", "as given")
         detector.reference_images = record["calibration"]["reference_images"]
         state = {name[len("method.") :]: value for name, value in tensors.items() if name.startswith("method.")}
         detector.method.restore(state, head)
         detector.calibration = Calibration(tensors["calibration.scores"], detector.alpha)
         return detector
-
-    def _adopt_head(self, record: dict[str, Any], tensors: dict[str, Tensor], path: str | Path) -> Head:
-        """The network's head, after proving that it is the network of the file: layer, weights, behaviour."""
-        saved, given = record["head"], type(self.classifier.model).__name__
-        fitted = f"{path} was fitted on a {record['network']['class']} with the head {saved['name']!r}"
-        advice = "Load it beside the network it was fitted on, or fit again."
-        if self.classifier.head_name not in (None, saved["name"]):
-            raise DetectorFileError(f"{fitted}; this one is used with the head {self.classifier.head_name!r}. {advice}")
-        if saved["name"] not in dict(self.classifier.model.named_modules()):
-            raise DetectorFileError(f"{fitted}; this {given} has no such layer. {advice}")
-        if self.classifier.fingerprint() != record["network"]["fingerprint"]:
-            raise DetectorFileError(f"{fitted}; this {given} has other layers, weights or precision. {advice}")
-        self.classifier.adopt(saved["name"])
-        if "probe.images" in tensors:
-            try:
-                features, _ = self.classifier.locate(tensors["probe.images"]).forward(tensors["probe.images"])
-            except HeadNotFoundError as error:
-                raise DetectorFileError(f"{fitted}; in this {given} it is no head. {advice}") from error
-            if not _alike(features, tensors["probe.features"]):
-                raise DetectorFileError(f"{fitted}; this {given} has its weights, but computes otherwise. {advice}")
-        if self.classifier.head.fingerprint() != saved["fingerprint"]:
-            raise DetectorFileError(f"{fitted}; this {given}'s has other weights. {advice}")
-        return self.classifier.head
 
     def _calibrated(self) -> Calibration:
         if self.calibration is None or not self.method.is_fitted:
@@ -292,36 +320,6 @@ class OODDetector:
     def __repr__(self) -> str:
         state = self.calibration.guarantee() if self.calibration else "not fitted"
         return f"OODDetector({type(self.classifier.model).__name__}, {self.method}): {state}"
-
-
-def _shared_rows(outputs: Outputs, train: Outputs) -> int:
-    """How many samples look like the same image in both: equal in three numbers, but for rounding."""
-
-    def keys(part: Outputs) -> list[tuple[float, ...]]:
-        numbers = torch.stack(
-            [part.features.sum(1, dtype=torch.float64), part.logits.amax(1).double(), part.logits.amin(1).double()], 1
-        )
-        return [tuple(float(f"{x:.4g}") for x in row) for row in numbers.tolist()]
-
-    known = set(keys(train))
-    shared = sum(key in known for key in keys(outputs))
-    return shared if shared > max(1, len(outputs) // 50) else 0  # a few may fall together by chance
-
-
-def _alike(found: Tensor, saved: Tensor) -> bool:
-    """Equal but for what another machine or library version may round differently."""
-    found = found.detach().cpu().float()
-    return found.shape == saved.shape and bool((found - saved).abs().max() <= 0.02 * saved.abs().max().clamp_min(1e-6))
-
-
-def _saved_method(record: dict[str, Any], method: type[Detector] | None, path: str | Path) -> Detector:
-    try:
-        return (method or detectors.get(record["method"]))(**record["parameters"])
-    except (InputError, TypeError) as error:
-        raise DetectorFileError(
-            f"{path} holds the method {record['method']} with the parameters {record['parameters']}, which this "
-            f"version does not know ({error}). Pass load(..., method=) for a class of your own, or fit again."
-        ) from error
 
 
 def _configured(method: str | Detector, parameters: dict[str, Any], preprocess: Preprocess | None) -> Detector:

@@ -32,11 +32,8 @@ def extract_batch(
         classifier.locate(images)
     views = list(dict.fromkeys(views))
     if any(view.needs_gradient for view in views):
-        objectives = list(dict.fromkeys(view.temperature for view in views if view.needs_gradient))
-        features, logits, gradients = classifier.forward_with_gradients(images, objectives)
-        by_objective = dict(zip(objectives, gradients, strict=True))
-        clean = classifier.prepare(images)
-        perturbed = [classifier.forward(perturb(clean, by_objective.get(view.temperature), view))[0] for view in views]
+        features, logits, gradients = _with_gradients(classifier, images, views)
+        perturbed = list(_perturbed(classifier, images, views, gradients))
     else:
         clean = classifier.prepare(images)
         stacked = torch.cat([clean, *(perturb(clean, None, view) for view in views)])
@@ -46,6 +43,31 @@ def extract_batch(
     return Outputs(
         _kept(logits), _kept(features), {view: _kept(a) for view, a in zip(views, perturbed, strict=True)}, labels
     )
+
+
+def extract_views(classifier: Classifier, images: Tensor, views: Sequence[View]) -> dict[View, Tensor]:
+    """The perturbed features alone, for images whose clean outputs are known: one pass a view, and the gradient's."""
+    gradients: dict[float | None, Tensor] = {}
+    if any(view.needs_gradient for view in views):
+        *_, gradients = _with_gradients(classifier, images, views)
+    return {view: _kept(a) for view, a in zip(views, _perturbed(classifier, images, views, gradients), strict=True)}
+
+
+def _with_gradients(
+    classifier: Classifier, images: Tensor, views: Sequence[View]
+) -> tuple[Tensor, Tensor, dict[float | None, Tensor]]:
+    """Features, logits and the input gradient of each objective that the views have."""
+    objectives = list(dict.fromkeys(view.temperature for view in views if view.needs_gradient))
+    features, logits, gradients = classifier.forward_with_gradients(images, objectives)
+    return features, logits, dict(zip(objectives, gradients, strict=True))
+
+
+def _perturbed(
+    classifier: Classifier, images: Tensor, views: Sequence[View], gradients: Mapping[float | None, Tensor]
+) -> Iterator[Tensor]:
+    clean = classifier.prepare(images)
+    for view in views:
+        yield classifier.forward(perturb(clean, gradients.get(view.temperature), view))[0]
 
 
 def extract(classifier: Classifier, source: Any, views: Sequence[View] = (), batch_size: int = 32) -> Iterator[Outputs]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from adascale.cache import ShardCache, cache_key
-from adascale.data import ImageSet, Loaded, Preprocess, load_batches
+from torch import Tensor
+
+from adascale.cache import Extracted, Shard, ShardCache, cache_key
+from adascale.data import ImageSet, Preprocess, load_batches, load_ranges
 from adascale.detector import OODDetector
 from adascale.errors import AdascaleError, InputError
-from adascale.extract import extract_batch
+from adascale.extract import extract_batch, extract_views
 from adascale.model import Classifier
+from adascale.outliers import OUTLIERS, Tamper
 from adascale.progress import progress
 from adascale.rows import Row
 from adascale.types import Outputs, Verdict, View
@@ -28,72 +31,121 @@ def extract_images(
     views: Sequence[View],
     folder: Path,
     *,
+    tamper: Tamper | None = None,
     title: str = "Reading images",
     batch_size: int = 32,
     workers: int | None = None,
-) -> tuple[Outputs, dict[str, str]]:
-    """Outputs of an image set, and what failed and why. Finished batches stay in ``folder`` until it is removed."""
+) -> Extracted:
+    """The outputs of an image set, in shards under ``folder``. Only what is not there yet costs a network pass."""
     views = list(dict.fromkeys(views))
-    network = (classifier.fingerprint(), classifier.head_name)
-    key = cache_key(*network, images.fingerprint(), preprocess, *views, batch_size)
-    cache = ShardCache(folder, key, views)
-    shards = list(cache.read())
-    start = min(len(shards) * batch_size, len(images))
-    with progress(title, len(images), start) as advance:
-        for batch in load_batches(images, preprocess, batch_size, start, workers):
-            failed = {images.names[index]: reason for index, reason in batch.failures.items()}
-            outputs = extract_batch(classifier, batch.images, views, batch.labels) if batch.indices else None
-            cache.write(len(shards), outputs, failed)
-            shards.append((outputs, failed))
-            advance(len(batch.indices) + len(failed))
-    usable = [outputs for outputs, _ in shards if outputs is not None]
-    if not usable:
-        raise InputError(f"None of the {len(images)} images can be read ({images.names[-1]}: see the reasons).")
-    return Outputs.cat(usable), {name: reason for _, failed in shards for name, reason in failed.items()}
+    network = (classifier.fingerprint(), classifier.asked_for)
+    cache = ShardCache(folder, cache_key(*network, images.fingerprint(), preprocess, tamper, batch_size))
+    ranges = [range(i, min(i + batch_size, len(images))) for i in range(0, len(images), batch_size)]
+    known = [cache.read(index, views) for index in range(len(ranges))]
+    shards = [_only_numbers(shard) for shard, _ in known]
+    missing = {index: lacking for index, (shard, lacking) in enumerate(known) if shard is None or lacking}
+    del known
+    left = sum(len(ranges[index]) for index in missing)
+    with progress(title, len(images), len(images) - left) as advance:
+        batches = load_ranges(images, preprocess, (ranges[index] for index in missing), workers)
+        for (index, lacking), batch in zip(missing.items(), batches, strict=True):
+            if batch.indices:
+                _locate(classifier, batch.images)
+                inputs = batch.images if tamper is None else tamper(batch.images)
+            if shards[index] is None:
+                failed = {images.names[i]: reason for i, reason in batch.failures.items()}
+                shard = Shard(None, failed)
+                if batch.indices:
+                    outputs = extract_batch(classifier, inputs, lacking, batch.labels)
+                    shard = Shard(outputs, failed, classifier.head_name, tuple(inputs.shape[1:]))
+                cache.write(index, shard)
+                shards[index] = _only_numbers(shard)
+            else:
+                for view, perturbed in extract_views(classifier, inputs, lacking).items():
+                    cache.write_view(index, view, perturbed)
+            advance(len(ranges[index]))
+    return _extracted(classifier, images, cache, views, [shard for shard in shards if shard is not None])
+
+
+def _only_numbers(shard: Shard | None) -> _Summary | None:
+    if shard is None:
+        return None
+    return _Summary(len(shard.outputs) if shard.outputs else 0, shard.failures, shard.head, shard.shape)
+
+
+class _Summary(NamedTuple):
+    rows: int
+    failures: Mapping[str, str]
+    head: str | None
+    shape: tuple[int, ...]
+
+
+def _extracted(
+    classifier: Classifier, images: ImageSet, cache: ShardCache, views: Sequence[View], shards: Sequence[_Summary]
+) -> Extracted:
+    failures = {name: reason for shard in shards for name, reason in shard.failures.items()}
+    used = next((shard for shard in shards if shard.rows), None)
+    if used is None or used.head is None:
+        name, reason = next(iter(failures.items()))
+        raise InputError(f"None of the {len(images)} images can be read ({name}: {reason}).")
+    if classifier.head_name is None:
+        classifier.adopt(used.head)
+    return Extracted(cache, views, [shard.rows for shard in shards], failures, used.shape)
+
+
+def _locate(classifier: Classifier, images: Tensor) -> None:
+    """Find the head on the first batch, before any long work."""
+    if classifier.located:
+        return
+    try:
+        classifier.locate(images)
+    except AdascaleError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        shape = tuple(images.shape[1:])
+        raise InputError(f"The network cannot take an input of shape {shape}: {reason}") from error
 
 
 def fit_images(
-    detectors: Sequence[OODDetector], images: ImageSet, train: ImageSet | None, folder: Path, **options: Any
+    detectors: Sequence[OODDetector],
+    images: ImageSet,
+    train: ImageSet | None,
+    folder: Path,
+    *,
+    tune: bool | None = None,
+    **options: Any,
 ) -> tuple[dict[str, str], dict[str, InputError]]:
     """Fit detectors of one network from one extraction. Returns the images that failed and why, and the methods that
     could not be fitted and why. What is finished stays in ``folder``.
     """
     classifier, preprocess = detectors[0].classifier, _preprocess(detectors)
-    shape = look_at_first(classifier, images, preprocess)
-    views = [view for detector in detectors for view in detector.method.views]
-    title = "Reading in-distribution images"
-    outputs, failures = extract_images(classifier, images, preprocess, views, folder / "id", title=title, **options)
+
+    def extracted(source: ImageSet, views: Sequence[View], title: str, tamper: Tamper | None = None) -> Extracted:
+        return extract_images(classifier, source, preprocess, views, folder, tamper=tamper, title=title, **options)
+
+    views = [view for detector in detectors for view in detector.plan(tune).views]
+    found = extracted(images, views, "Reading in-distribution images")
+    failures, n = dict(found.failures), len(found)
+    usable = [i for i, name in enumerate(images.names) if name not in failures]
     learned = None
     if train is not None and any(d.method.fits_on.startswith("train") for d in detectors):
-        title = "Reading training images"
-        learned, more = extract_images(classifier, train, preprocess, (), folder / "train", title=title, **options)
-        failures |= more
-    refused = {}
+        training = extracted(train, (), "Reading training images")
+        learned, failures = training.load(), {**failures, **training.failures}
+    outliers: dict[str, Outputs] = {}
+    if tuned := [detector for detector in detectors if detector.plan(tune).chosen(n)]:
+        chosen = images.subset([usable[i] for i in tuned[0].plan(tune).chosen(n)])
+        views = [view for detector in tuned for view in detector.plan(tune).views]
+        for name, outlier in OUTLIERS.items():
+            outliers[name] = extracted(chosen, views, f"Making outliers to tune on ({name})", outlier).load()
+    refused, outputs = {}, found.load()
     for detector in detectors:
-        detector.input_shape = shape
+        detector.input_shape = found.shape
         try:
-            detector.fit_outputs(outputs, learned)
+            detector.fit_outputs(outputs, learned, outliers if detector in tuned else None, tune=tune)
         except InputError as error:
             refused[detector.method.name] = error
     return failures, refused
-
-
-def look_at_first(classifier: Classifier, images: ImageSet, preprocess: Preprocess) -> tuple[int, ...]:
-    """Find the head on the first readable image, before any long work; the shape of an input."""
-    first: Loaded | None = None
-    for first in load_batches(images, preprocess, batch_size=1, workers=1):
-        if first.indices:
-            shape = tuple(first.images.shape[1:])
-            try:
-                classifier.locate(first.images)
-            except AdascaleError:
-                raise
-            except Exception as error:
-                reason = " ".join(str(error).split())[:200]
-                raise InputError(f"The network cannot take an input of shape {shape}: {reason}") from error
-            return shape
-    reason = next(iter(first.failures.values())) if first else "there is none"
-    raise InputError(f"None of the {len(images)} images can be read ({images.names[-1]}: {reason}).")
 
 
 def score_images(

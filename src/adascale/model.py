@@ -35,7 +35,7 @@ class Classifier:
         if isinstance(model, torch.jit.ScriptModule):
             raise InputError("A TorchScript module does not let its features be read; give the original network.")
         self.model = _unwrapped(model)
-        self.head_name = head
+        self.head_name = self.asked_for = head
         self.located = False
         self._head: Head | None = None
         if head is not None and head not in dict(self.model.named_modules()):

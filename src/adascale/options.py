@@ -79,15 +79,6 @@ def absolute(spec: str) -> str:
     return f"{Path(file).resolve()}:{factory}" if file.endswith(".py") else spec
 
 
-def configured(name: str, settings: dict[str, Any]) -> Detector:
-    """The method with its parameters."""
-    cls = detectors.get(name)
-    if unknown := set(settings) - {field.name for field in fields(cls)}:
-        known = ", ".join(sorted(field.name for field in fields(cls))) or "none"
-        raise InputError(f"{name} has no parameter {unknown.pop()!r}; it has: {known}.")
-    return cls(**settings)
-
-
 def check_output(output: Path, names: list[str]) -> None:
     """Before any work: one method writes a file, several a folder that holds no other detectors."""
     if len(names) == 1:

@@ -50,10 +50,14 @@ def mass_ratio(ranked: Tensor, percentile: Tensor) -> Tensor:
     ``ranked`` is sorted from large to small. A row without a positive entry has ``r = 1``.
     """
     mass = ranked.double().cumsum(1)
-    keep = keep_count(ranked.shape[1], percentile).expand(len(ranked))
-    kept = mass.gather(1, keep[:, None] - 1).squeeze(1)
-    usable = (ranked[:, 0] > 0) & (kept != 0)
-    return torch.where(usable, mass[:, -1] / torch.where(usable, kept, 1.0), 1.0)
+    return ratio_of(mass, mass[:, -1], keep_count(ranked.shape[1], percentile))
+
+
+def ratio_of(mass: Tensor, total: Tensor, keep: Tensor) -> Tensor:
+    """The same from ``mass``, whose column j - 1 is the sum of a row's j largest entries."""
+    kept = mass.gather(1, keep.expand(len(mass))[:, None] - 1).squeeze(1)
+    usable = (mass[:, 0] > 0) & (kept != 0)
+    return torch.where(usable, total / torch.where(usable, kept, 1.0), 1.0)
 
 
 def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Tensor:

@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
+import torch
 from torch import Tensor
 
-from adascale.detectors.base import Detector, FitsOn, check_number, check_percent, rowwise
-from adascale.detectors.shaping import Shaping
+from adascale.detectors.base import (
+    Detector,
+    FitsOn,
+    check_number,
+    check_percent,
+    finite_rows,
+    in_chunks,
+    rowwise,
+)
+from adascale.detectors.shaping import LOGIT_SCORES, Shaping
 from adascale.errors import InputError
-from adascale.stats import descending, ecdf, mass_ratio, scaled_activation_logits, top_count
+from adascale.stats import (
+    descending,
+    ecdf,
+    keep_count,
+    mass_ratio,
+    ratio_of,
+    scaled_activation_logits,
+    top_count,
+)
 from adascale.types import Head, Outputs, Pixels, View
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_CHUNK_LOGITS = 2**17
+
+Lazy = Callable[[], Tensor]
 Statistic = Literal["q_prime", "q", "c_o", "top", "q_top"]
 
 
@@ -46,6 +69,7 @@ class Adaptive(Shaping):
     """
 
     fits_on: ClassVar[FitsOn] = "val"
+    tuned_by_default: ClassVar[bool] = True
     signed_features: ClassVar[Literal["any", "relu", "as is"]] = "relu"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "p_min": (60, 65, 70, 75, 80, 85, 90, 95, 99),
@@ -89,12 +113,13 @@ class Adaptive(Shaping):
 
     def percentiles(self, outputs: Outputs) -> Tensor:
         """``p`` for each sample."""
-        return self._percentiles(self.shift_statistic(outputs))
+        return self.percentile_at(ecdf(self.reference_, self.shift_statistic(outputs)))
 
     def ratios(self, outputs: Outputs) -> Tensor:
         """``r`` for each sample."""
         ranked, order = descending(outputs.features)
-        return mass_ratio(ranked.clamp_min(0), self._percentiles(self._statistic(outputs, order)))
+        share = ecdf(self.reference_, self._statistic(outputs, order))
+        return mass_ratio(ranked.clamp_min(0), self.percentile_at(share))
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.reference_ = rowwise(reference, self.shift_statistic).sort().values
@@ -106,23 +131,99 @@ class Adaptive(Shaping):
     def scaled_logits(self, logits: Tensor, ratio: Tensor) -> Tensor:
         """The logits after scaling with ``r``."""
 
-    def _percentiles(self, statistic: Tensor) -> Tensor:
-        return self.p_min + (1 - ecdf(self.reference_, statistic)) * (self.p_max - self.p_min)
+    def sweep(
+        self, points: Sequence[Mapping[str, Any]], reference: Outputs | None, head: Head, sets: Sequence[Outputs]
+    ) -> Iterator[tuple[int, list[Tensor] | None]]:
+        """One sort of each set serves every ``p_min, p_max, k1, k2, lam`` and statistic."""
+        made = {i: method for i, point in enumerate(points) if (method := self._at(point)) is not None}
+        yield from ((i, None) for i in range(len(points)) if i not in made)
+        for views in dict.fromkeys(method.views for method in made.values()):
+            group = {i: method for i, method in made.items() if method.views == views}
+            learned = _Ranked(next(iter(group.values()))._usable(reference, head), list(group.values()))
+            ranked = [_Ranked(outputs, list(group.values())) for outputs in sets]
+            shares: dict[tuple[Any, ...], list[Tensor]] = {}
+            for i, method in group.items():
+                key = (method.k1, method.k2, method.lam, method.statistic)
+                if key not in shares:
+                    sample = learned.statistic(method).sort().values
+                    shares[key] = [ecdf(sample, part.statistic(method)) for part in ranked]
+                method.head_ = head
+                yield i, [part.scores(method, share) for part, share in zip(ranked, shares[key], strict=True)]
+
+    def _at(self, point: Mapping[str, Any]) -> Self | None:
+        try:
+            return replace(self, **point)
+        except InputError:
+            return None
+
+    def percentile_at(self, share: Tensor) -> Tensor:
+        """``p = p_min + (1 - F) (p_max - p_min)``."""
+        return self.p_min + (1 - share) * (self.p_max - self.p_min)
+
+    def combined(self, shift: Lazy, mass: Lazy, top: Lazy) -> Tensor:
+        """The statistic from ``Q``, ``C_o`` and the sum of the k2 % largest of ``a``."""
+        if self.statistic == "top":
+            return top()
+        if self.statistic == "c_o":
+            return mass()
+        if self.statistic == "q":
+            return shift()
+        return self.lam * shift() + (top() if self.statistic == "q_top" else mass())
 
     def _statistic(self, outputs: Outputs, order: Tensor) -> Tensor:
         features, size = outputs.features, outputs.features.shape[1]
         i1, i2 = order[:, : top_count(size, self.k1)], order[:, : top_count(size, self.k2)]
-        if self.statistic == "top":
-            return features.gather(1, i2).double().sum(1)
-        perturbed = outputs.views[self.view]
-        if self.statistic == "c_o":
-            return perturbed_mass(perturbed, i2)
-        shift = activation_shift(features, perturbed, i1)
-        if self.statistic == "q":
-            return shift
-        if self.statistic == "q_top":
-            return self.lam * shift + features.gather(1, i2).double().sum(1)
-        return self.lam * shift + perturbed_mass(perturbed, i2)
+        return self.combined(
+            lambda: activation_shift(features, outputs.views[self.view], i1),
+            lambda: perturbed_mass(outputs.views[self.view], i2),
+            lambda: features.gather(1, i2).double().sum(1),
+        )
+
+
+class _Ranked:
+    """One set, sorted once: prefix sums for every percentile, k1 and k2 that these methods ask for."""
+
+    def __init__(self, outputs: Outputs, methods: Sequence[Adaptive]) -> None:
+        size = outputs.features.shape[1]
+        self.size, self.logits, views = size, outputs.logits, methods[0].views
+        self.k1 = sorted({top_count(size, method.k1) for method in methods})
+        self.k2 = sorted({top_count(size, method.k2) for method in methods})
+        keep = int(keep_count(size, torch.tensor(min(method.p_min for method in methods))))
+        self.finite = rowwise(outputs, lambda chunk: finite_rows(chunk, views), torch.bool)
+        parts = [self._sums(chunk, views, keep) for chunk in in_chunks(outputs)]
+        self.mass, self.total, self.top, self.shift, self.perturbed = map(torch.cat, zip(*parts, strict=True))
+
+    def _sums(self, outputs: Outputs, views: Sequence[View], keep: int) -> tuple[Tensor, ...]:
+        ranked, order = descending(outputs.features.nan_to_num(0, 0, 0))
+        mass = ranked.clamp_min(0).double().cumsum(1)
+        strongest = ranked[:, : max(self.k1[-1], self.k2[-1])].double()
+        moved = outputs.views[views[0]].gather(1, order[:, : strongest.shape[1]]).double() if views else strongest
+        return (
+            mass[:, :keep].clone(),
+            mass[:, -1].clone(),
+            _columns(strongest, self.k2),
+            _columns((moved - strongest).abs(), self.k1),
+            _columns(moved.clamp_min(0), self.k2),
+        )
+
+    def statistic(self, method: Adaptive) -> Tensor:
+        k1, k2 = self.k1.index(top_count(self.size, method.k1)), self.k2.index(top_count(self.size, method.k2))
+        return method.combined(lambda: self.shift[:, k1], lambda: self.perturbed[:, k2], lambda: self.top[:, k2])
+
+    def scores(self, method: Adaptive, share: Tensor) -> Tensor:
+        ratio = ratio_of(self.mass, self.total, keep_count(self.size, method.percentile_at(share)))
+        score = LOGIT_SCORES[method.logit_score]
+        rows = max(64, _CHUNK_LOGITS // self.logits.shape[1])
+        scores = torch.empty(len(ratio), dtype=torch.float64)
+        for start in range(0, len(ratio), rows):
+            part = slice(start, start + rows)
+            scores[part] = score(method.scaled_logits(self.logits[part], ratio[part]))
+        return torch.where(self.finite, scores, torch.inf)
+
+
+def _columns(values: Tensor, counts: Sequence[int]) -> Tensor:
+    """The sums of the first ``count`` entries of each row, for each of the counts."""
+    return values[:, : counts[-1]].cumsum(1)[:, [count - 1 for count in counts]]
 
 
 @dataclass

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -47,6 +47,7 @@ class Detector(ABC):
     summary: ClassVar[str]
     fits_on: ClassVar[FitsOn] = "nothing"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    tuned_by_default: ClassVar[bool] = False
     signed_features: ClassVar[Literal["any", "relu", "as is"]] = "any"
     cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "light"
 
@@ -89,6 +90,19 @@ class Detector(ABC):
             raise NotFittedError(f"{self.name} is not fitted (or a parameter changed since): call fit first.")
         self._check_shapes(outputs, self.head_)
         return rowwise(outputs, self._guarded_score)
+
+    def sweep(
+        self, points: Sequence[Mapping[str, Any]], reference: Outputs | None, head: Head, sets: Sequence[Outputs]
+    ) -> Iterator[tuple[int, list[Tensor] | None]]:
+        """For each point of a grid, by its index and in any order, the scores of these sets after fitting with its
+        parameters; None where that is not possible. Methods whose points share work do it once.
+        """
+        for i, point in enumerate(points):
+            try:
+                fitted = replace(self, **point).fit(reference, head)
+                yield i, [fitted.score(outputs) for outputs in sets]
+            except InputError:
+                yield i, None
 
     def state(self) -> dict[str, Tensor]:
         """The fitted tensors (without the head, which belongs to the network)."""
@@ -133,7 +147,7 @@ class Detector(ABC):
         if self.fits_on == "train+labels":
             self._check_labels(reference)
         self._check_shapes(reference, head)
-        finite = rowwise(reference, lambda chunk: _finite_rows(chunk, self.views), torch.bool)
+        finite = rowwise(reference, lambda chunk: finite_rows(chunk, self.views), torch.bool)
         if not finite.any():
             raise InputError("Every reference sample has NaN or infinite activations; check weights and preprocessing.")
         return reference if finite.all() else reference[finite]  # a copy only where there is something to leave out
@@ -149,7 +163,7 @@ class Detector(ABC):
             )
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
-        finite = _finite_rows(chunk, self.views)
+        finite = finite_rows(chunk, self.views)
         if finite.all():
             return self._score(chunk)
         scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
@@ -196,7 +210,8 @@ def feature_chunks(outputs: Outputs) -> Iterator[Tensor]:
     return (chunk.features for chunk in in_chunks(outputs))
 
 
-def _finite_rows(outputs: Outputs, views: tuple[View, ...]) -> Tensor:
+def finite_rows(outputs: Outputs, views: Sequence[View]) -> Tensor:
+    """Which samples have finite activations in all that a method looks at."""
     parts = [outputs.logits, outputs.features, *(outputs.views[view] for view in views)]
     # A sum is finite only if all its terms are: one pass, no mask of the full size.
     return torch.stack([part.double().sum(1).isfinite() for part in parts]).all(0)
