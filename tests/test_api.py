@@ -21,7 +21,8 @@ LAYERS = """
     detectors.gen detectors.odin detectors.gradnorm detectors.scale detectors.lts detectors.adascale detectors.react
     detectors.ash detectors.bfact detectors.vra detectors.optfs detectors.dice detectors.line detectors.nnguide
     detectors.knn detectors.mds detectors.rmds detectors.vim detectors.klm detectors.she detectors.fdbd detectors.nci
-    detectors.relation detectors metrics calibrate tune outliers data store identity detector specs cache rows progress
+    detectors.relation detectors metrics calibrate tune outliers data corrupt digits suites store identity detector
+    specs cache rows progress jobs demo testing results options describe cli __main__
     jobs demo testing results options describe cli __main__
 """.split()
 

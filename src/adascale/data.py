@@ -53,7 +53,7 @@ class Preprocess:
 
     def __call__(self, image: Image.Image) -> Tensor:
         """The normalised tensor (C, H, W)."""
-        image = _eight_bit(image).convert("RGB" if len(self.mean) == 3 else "L")
+        image = eight_bit(image).convert("RGB" if len(self.mean) == 3 else "L")
         pixels = np.array(self._crop(self._resize(image)), dtype=np.uint8)
         tensor = torch.from_numpy(pixels if pixels.ndim == 3 else pixels[:, :, None])
         tensor = tensor.permute(2, 0, 1).contiguous().float().div_(255)
@@ -80,7 +80,7 @@ class Preprocess:
         return image.crop((left, top, left + width, top + height))
 
 
-def _eight_bit(image: Image.Image) -> Image.Image:
+def eight_bit(image: Image.Image) -> Image.Image:
     """Pillow clips deeper images to 255 when it converts them; scale them instead."""
     if image.mode == "F":
         raise ValueError("a floating point image has no defined white; convert it to 8 or 16 bit")

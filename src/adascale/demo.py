@@ -9,106 +9,29 @@ from __future__ import annotations
 import json
 import sys
 import time
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from PIL import Image
 from rich.console import Console
 from rich.table import Table
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from adascale import detectors, metrics
-from adascale.compat import optional
+from adascale import detectors, digits, metrics
 from adascale.data import Preprocess
 from adascale.detector import OODDetector
+from adascale.digits import PREPROCESS, Digits, load_digits, train_network
 from adascale.extract import extract
 from adascale.model import Classifier
 from adascale.types import Outputs, View
 
-PREPROCESS: dict[str, Any] = {"size": 16, "crop": 16, "mean": (0.3,), "std": (0.35,)}
-KNOWN_DIGITS = 8
 # The default range of percentiles, 60 to 85, is meant for deep networks with some thousand features and is too wide
 # for this one; the demo shows both, and uses the range that the paper's ResNet-50 has. The network and this range were
 # chosen after looking at the demo's own figures (of eight small networks most did worse with AdaSCALE): the demo shows
 # how things work; it is no evidence for a method.
 NARROW: dict[str, Any] = {"p_min": 80, "p_max": 85}
-SEED = 0
-
-
-class DigitsCNN(nn.Module):
-    """Two convolutions, a hidden layer of 512 features, 8 classes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.block1 = _block(1, 32)
-        self.block2 = _block(32, 64)
-        self.hidden = nn.Linear(64 * 4 * 4, 512)
-        self.norm = nn.BatchNorm1d(512)
-        self.fc = nn.Linear(512, KNOWN_DIGITS)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = F.max_pool2d(self.block1(x), 2)
-        x = F.max_pool2d(self.block2(x), 2)
-        logits: Tensor = self.fc(F.relu(self.norm(self.hidden(x.flatten(1)))))
-        return logits
-
-
-def _block(inputs: int, outputs: int) -> nn.Module:
-    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
-    return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU())
-
-
-def digits_cnn() -> nn.Module:
-    """The untrained network: ``adascale fit IMAGES --model .../demo.py:digits_cnn --weights network.safetensors``."""
-    return DigitsCNN()
-
-
-class Digits(NamedTuple):
-    """uint8 images and labels: what the network trains on, ID for fitting and testing, near- and far-OOD."""
-
-    train: tuple[list[Image.Image], Tensor]
-    fit: tuple[list[Image.Image], Tensor]
-    test: tuple[list[Image.Image], Tensor]
-    near: list[Image.Image]
-    far: list[Image.Image]
-
-
-def load_digits() -> Digits:
-    """1,797 digits of 8 x 8 pixels (UCI), and two photographs cut into 32 x 32 patches; all are resized to 16 x 16."""
-    datasets = optional("sklearn.datasets", "demo")
-    bunch = datasets.load_digits()
-    images = [Image.fromarray((digit * 255 / 16).round().astype(np.uint8)) for digit in bunch.images]
-    labels = torch.from_numpy(bunch.target)
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(SEED)).tolist()
-    known = [i for i in order if labels[i] < KNOWN_DIGITS]
-    cuts = (0, len(known) * 3 // 5, len(known) * 4 // 5, len(known))
-    parts = [known[a:b] for a, b in pairwise(cuts)]
-    train, fit, test = (([images[i] for i in part], labels[part]) for part in parts)
-    near = [images[i] for i in order if labels[i] >= KNOWN_DIGITS]
-    photographs = [Image.fromarray(photo).convert("L") for photo in datasets.load_sample_images().images]
-    far = [patch for photo in photographs for patch in _patches(photo, 32)]
-    return Digits(train, fit, test, near, far)
-
-
-def train_network(images: Tensor, labels: Tensor, epochs: int = 12) -> nn.Module:
-    """Cross-entropy with Adam; the same weights every time on the same machine."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
-        network = DigitsCNN()
-        optimizer = torch.optim.Adam(network.parameters(), lr=2e-3)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
-        for _ in range(epochs):
-            for rows in torch.split(torch.randperm(len(images)), 64):
-                optimizer.zero_grad()
-                torch.autograd.backward(F.cross_entropy(network(images[rows]), labels[rows]))
-                optimizer.step()
-            schedule.step()
-    return network.eval()
 
 
 def run(out: Path, as_json: bool = False, names: list[str] | None = None) -> None:
@@ -162,7 +85,7 @@ def _save(out: Path, detector: OODDetector, network: nn.Module, data: Digits) ->
     (out / "images").mkdir(parents=True, exist_ok=True)
     weights = out / "network.safetensors"
     save_file(network.state_dict(), weights)
-    spec = f"{Path(__file__).resolve()}:digits_cnn"
+    spec = f"{Path(digits.__file__).resolve()}:digits_cnn"
     detector.save(out / "detector.safetensors", model=spec, weights=str(weights.resolve()))
     chosen = {
         f"known_digit_{int(data.test[1][0])}.png": data.test[0][0],
@@ -225,11 +148,6 @@ def _label(row: dict[str, Any]) -> str:
 def _stack(part: Any, preprocess: Preprocess) -> Tensor:
     images = part[0] if isinstance(part, tuple) else part
     return torch.stack([preprocess(image) for image in images])
-
-
-def _patches(photo: Image.Image, side: int) -> list[Image.Image]:
-    corners = [(x, y) for y in range(0, photo.height - side + 1, side) for x in range(0, photo.width - side + 1, side)]
-    return [photo.crop((x, y, x + side, y + side)) for x, y in corners]
 
 
 def _say(text: str) -> None:
