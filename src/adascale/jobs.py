@@ -41,10 +41,7 @@ def extract_images(
     network = (classifier.fingerprint(), classifier.asked_for)
     cache = ShardCache(folder, cache_key(*network, images.fingerprint(), preprocess, tamper, batch_size))
     ranges = [range(i, min(i + batch_size, len(images))) for i in range(0, len(images), batch_size)]
-    known = [cache.read(index, views) for index in range(len(ranges))]
-    shards = [_only_numbers(shard) for shard, _ in known]
-    missing = {index: lacking for index, (shard, lacking) in enumerate(known) if shard is None or lacking}
-    del known
+    shards, missing = _known(cache, len(ranges), views)
     left = sum(len(ranges[index]) for index in missing)
     with progress(title, len(images), len(images) - left) as advance:
         batches = load_ranges(images, preprocess, (ranges[index] for index in missing), workers)
@@ -65,6 +62,17 @@ def extract_images(
                     cache.write_view(index, view, perturbed)
             advance(len(ranges[index]))
     return _extracted(classifier, images, cache, views, [shard for shard in shards if shard is not None])
+
+
+def _known(cache: ShardCache, count: int, views: Sequence[View]) -> tuple[list[_Summary | None], dict[int, list[View]]]:
+    """What is there of each shard, and which views each incomplete one lacks; one shard in memory at a time."""
+    shards, missing = list[_Summary | None](), dict[int, list[View]]()
+    for index in range(count):
+        shard, lacking = cache.read(index, views)
+        shards.append(_only_numbers(shard))
+        if shard is None or lacking:
+            missing[index] = lacking
+    return shards, missing
 
 
 def _only_numbers(shard: Shard | None) -> _Summary | None:

@@ -1,0 +1,211 @@
+"""Every method on every set of a suite: each image goes through the network once, plus once for each distinct view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from adascale.cache import Extracted
+from adascale.calibrate import split
+from adascale.data import ImageSet, Preprocess
+from adascale.detectors import Detector
+from adascale.detectors.adascale import Adaptive
+from adascale.errors import InputError
+from adascale.jobs import extract_images
+from adascale.model import Classifier
+from adascale.outliers import OUTLIERS, Tamper
+from adascale.profile import Profiler
+from adascale.progress import progress
+from adascale.results import Example, Kind, ModelRun, Profile, SetInfo
+from adascale.suites import SuiteImages
+from adascale.tune import Tuning, chosen_count, grid, search, views_of
+from adascale.types import Outputs, View
+
+Judge = Literal["self", "ood"]
+_GALLERY = 12
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the table: a method, and by what its parameters are chosen (None: they are as they are)."""
+
+    label: str
+    method: Detector
+    tune: Judge | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network under its name in the tables."""
+
+    name: str
+    classifier: Classifier
+    preprocess: Preprocess
+
+
+@dataclass(eq=False)
+class Job:
+    """One network on one suite. After `run`: the methods as they were used, and how the tuned ones were tuned."""
+
+    network: Network
+    images: SuiteImages
+    entries: Sequence[Entry]
+    cache: Path
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)  # batch_size, workers
+
+    def __post_init__(self) -> None:
+        std = self.network.preprocess.std
+        self.entries = [replace(entry, method=replace(entry.method).for_input(std)) for entry in self.entries]
+        self.methods: dict[str, Detector] = {}
+        self.tunings: dict[str, Tuning] = {}
+        self.left_out: dict[str, str] = {}
+
+    def run(self) -> ModelRun:
+        views = list(dict.fromkeys(view for entry in self.entries for view in entry.method.views))
+        sets = tested(self.images)
+        val = self._extracted("val", self.images.val, views)
+        train = None if self.images.train is None else self._extracted("train", self.images.train, ())
+        extracted = {name: self._extracted(name, found, views) for name, (_, found) in sets.items()}
+        self._fit(val, train)
+        shown = next((label for label, method in self.methods.items() if isinstance(method, Adaptive)), "")
+        scored = {}
+        with progress("Scoring", sum(map(len, extracted.values()))) as advance:
+            for name, found in extracted.items():
+                scored[name] = _Scored(self.methods, shown, found, advance)
+        self._leave_out_infinite(scored)
+        shown = shown or next(iter(self.methods))
+        return ModelRun(
+            model=self.network.name,
+            sets={
+                name: SetInfo(kind, len(extracted[name]), extracted[name].failures) for name, (kind, _) in sets.items()
+            },
+            accuracy=scored["id"].accuracy,
+            scores={label: {name: part.scores[label] for name, part in scored.items()} for label in self.methods},
+            left_out=self.left_out,
+            shown=shown,
+            profiles={name: part.profile for name, part in scored.items() if part.profile is not None},
+            examples={
+                "id": _examples({"id": self.images.id}, scored, extracted, shown, most=True),
+                "ood": _examples({**self.images.near, **self.images.far}, scored, extracted, shown, most=False),
+            },
+        )
+
+    def _extracted(self, name: str, images: ImageSet, views: Sequence[View], tamper: Tamper | None = None) -> Extracted:
+        """From the cache where it is there."""
+        title = f"{self.network.name}: {name} ({len(images)} images)"
+        network, preprocess = self.network.classifier, self.network.preprocess
+        return extract_images(
+            network, images, preprocess, views, self.cache, tamper=tamper, title=title, **self.options
+        )
+
+    def _fit(self, val: Extracted, train: Extracted | None) -> None:
+        """Every method, tuned where asked; those that cannot be fitted are left out with the reason."""
+        few = val.load()
+        many = train.load() if train is not None else few
+        for entry in self.entries:
+            reference = many if entry.method.fits_on.startswith("train") else few
+            try:
+                method = self._tuned(entry, val, few, reference) if entry.tune else entry.method
+                self.methods[entry.label] = method.fit(reference, self.network.classifier.head)
+            except InputError as error:
+                self.left_out[entry.label] = str(error)
+        if not self.methods:
+            raise InputError(f"No method could be fitted: {next(iter(self.left_out.values()))}")
+
+    def _tuned(self, entry: Entry, val: Extracted, few: Outputs, reference: Outputs) -> Detector:
+        """The method at its best point: what it is fitted on and the ID images that judge it are kept apart."""
+        method = entry.method
+        points = [point for point in grid(method) if replace(method, **point).views == method.views]
+        count = chosen_count(len(few)) if entry.tune == "self" else len(few) // 2
+        if not count:
+            raise InputError(f"Tuning needs more than the {len(few)} ID validation images that there are.")
+        parts = split(len(few), self.seed, choosing=count)
+        fitted = reference if reference is not few else few[torch.cat([parts.fitted, parts.held_out])]
+        if entry.tune == "self":
+            usable = [i for i, name in enumerate(self.images.val.names) if name not in val.failures]
+            chosen = self.images.val.subset([usable[i] for i in parts.chosen.tolist()])
+            views = views_of(method, points)
+            unknown = {name: self._extracted(name, chosen, views, make).load() for name, make in OUTLIERS.items()}
+            judge = f"{count} ID validation images against outliers made from them ({', '.join(unknown)})"
+        else:
+            if not self.images.ood_val:
+                raise InputError("The suite has no OOD validation images to tune on; tune by self.")
+            unknown = {
+                name: self._extracted(f"OOD-val {name}", found, method.views).load()
+                for name, found in self.images.ood_val.items()
+            }
+            judge = f"{count} ID validation images against OOD validation images ({', '.join(unknown)})"
+        head = self.network.classifier.head
+        tuning = search(method, points, fitted, head, few[parts.chosen], unknown, judge)
+        self.tunings[entry.label] = tuning
+        return replace(method, **tuning.chosen)
+
+    def _leave_out_infinite(self, scored: Mapping[str, _Scored]) -> None:
+        for label in list(self.methods):
+            broken = {name: int((~part.scores[label].isfinite()).sum()) for name, part in scored.items()}
+            if worst := max(broken, key=broken.__getitem__) if any(broken.values()) else "":
+                self.left_out[label] = f"{broken[worst]} images of {worst} have infinite scores (NaN activations?)"
+                del self.methods[label]
+        if not self.methods:
+            raise InputError(f"No method gave finite scores: {next(iter(self.left_out.values()))}")
+
+
+class _Scored:
+    """One set through every method, a chunk of its shards in memory at a time."""
+
+    def __init__(self, methods: Mapping[str, Detector], shown: str, extracted: Extracted, advance: Any) -> None:
+        scores: dict[str, list[Tensor]] = {label: [] for label in methods}
+        predictions, correct = list[Tensor](), list[Tensor]()
+        profiled = methods.get(shown)
+        profiler = Profiler(profiled) if isinstance(profiled, Adaptive) else None
+        for outputs in extracted.chunks():
+            for label, method in methods.items():
+                scores[label].append(method.score(outputs))
+            predictions.append(outputs.logits.argmax(1))
+            if outputs.labels is not None:
+                correct.append(predictions[-1] == outputs.labels)
+            if profiler is not None:
+                profiler.add(outputs)
+            advance(len(outputs))
+        self.scores = {label: torch.cat(parts) for label, parts in scores.items()}
+        self.predictions = torch.cat(predictions)
+        self.accuracy = float(torch.cat(correct).double().mean()) if len(correct) == len(predictions) else None
+        self.profile: Profile | None = profiler.profile() if profiler is not None else None
+
+
+def tested(images: SuiteImages) -> dict[str, tuple[Kind, ImageSet]]:
+    """The sets that are scored, ID first."""
+    groups: tuple[tuple[Kind, Mapping[str, ImageSet]], ...] = (
+        ("id", {"id": images.id}),
+        ("shifted", images.shifted),
+        ("near", images.near),
+        ("far", images.far),
+    )
+    return {name: (kind, found) for kind, group in groups for name, found in group.items()}
+
+
+def _examples(
+    sets: Mapping[str, ImageSet],
+    scored: Mapping[str, _Scored],
+    extracted: Mapping[str, Extracted],
+    shown: str,
+    most: bool,
+) -> list[Example]:
+    """The images with the highest (``most``) or the lowest scores."""
+    found = []
+    for name, images in sets.items():
+        usable = [i for i, image in enumerate(images.names) if image not in extracted[name].failures]
+        scores = scored[name].scores[shown]
+        places = scores.sort(descending=most, stable=True).indices[:_GALLERY].tolist()
+        found += [(float(scores[i]), name, usable[i], int(scored[name].predictions[i])) for i in places]
+    found.sort(key=lambda entry: entry[0], reverse=most)
+    return [
+        Example(name, sets[name].names[i], score, prediction, sets[name].open(i))
+        for score, name, i, prediction in found[:_GALLERY]
+    ]

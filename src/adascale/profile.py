@@ -1,0 +1,61 @@
+"""AdaSCALE's own quantities over a set, batch by batch: what the figures of its paper show."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from adascale.detectors.adascale import Adaptive, activation_shift
+from adascale.results import Profile
+from adascale.stats import descending, mass_ratio, top_count
+from adascale.types import Outputs
+
+_PLACES = 200
+
+
+class Profiler:
+    """Collects a `Profile` with a fitted method; rows with NaN or infinite activations are left out."""
+
+    def __init__(self, method: Adaptive) -> None:
+        self.method, self.images = method, 0
+        self._sums: list[Tensor] = []
+        self._values: list[tuple[Tensor, ...]] = []
+
+    def add(self, outputs: Outputs) -> None:
+        view, size = self.method.view, outputs.features.shape[1]
+        if view not in outputs.views:
+            return
+        perturbed = outputs.views[view]
+        finite = (outputs.features.sum(1) + perturbed.sum(1) + outputs.logits.sum(1)).isfinite()
+        outputs = outputs if finite.all() else outputs[finite]
+        ranked, order = descending(outputs.features)
+        moved = outputs.views[view].gather(1, order)
+        places = self._places(size)
+        shift, level = (moved - ranked).abs()[:, places].double(), moved[:, places].double()
+        sums = [part.sum(0) for part in (shift, shift.square(), level, level.square())]
+        self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)] if self._sums else sums
+        self.images += len(ranked)
+        strongest = order[:, : top_count(size, self.method.k1)]
+        percentile = self.method.percentiles(outputs)
+        self._values.append(
+            (
+                activation_shift(outputs.features, outputs.views[view], strongest),
+                self.method.shift_statistic(outputs),
+                percentile,
+                mass_ratio(ranked.clamp_min(0), percentile),
+            )
+        )
+        self._ranks = places.double() * 100 / size
+
+    def profile(self) -> Profile | None:
+        """None where nothing was seen."""
+        if not self.images:
+            return None
+        means = [part / self.images for part in self._sums]
+        shift_std, level_std = ((square - mean.square()).clamp_min(0).sqrt() for mean, square in (means[:2], means[2:]))
+        values = map(torch.cat, zip(*self._values, strict=True))
+        return Profile(self._ranks, means[0], shift_std, means[2], level_std, *values)
+
+    @staticmethod
+    def _places(size: int) -> Tensor:
+        return torch.linspace(0, size - 1, min(size, _PLACES)).round().long()
