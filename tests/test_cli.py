@@ -43,7 +43,7 @@ def test_broken_images_have_their_row_and_the_run_goes_on(place: Path, monkeypat
     detector = fit(place, monkeypatch)
     for suffix in ("csv", "jsonl", "parquet"):
         output = place / f"s.{suffix}"
-        assert inside(monkeypatch, "score", place / "odd", "-d", detector, "-o", output) == cli.SOME_UNREADABLE
+        assert inside(monkeypatch, "score", place / "odd", "-d", detector, "-o", output) == console.SOME_UNREADABLE
     parquet = pytest.importorskip("pyarrow.parquet").read_table(place / "s.parquet").to_pylist()
     lines = [json.loads(line) for line in (place / "s.jsonl").read_text().splitlines()]
     assert parquet == lines

@@ -162,7 +162,7 @@ def two_heads() -> str:
 def test_another_head_does_not_resume_from_the_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "two.py").write_text(two_heads())
     base = ["fit", place / "id", "--model", f"{place / 'two.py'}:Net", "-o", place / "h.st"]
-    monkeypatch.setattr("adascale.cli.shutil", SimpleNamespace(rmtree=lambda *_, **__: None))  # the parts stay
+    monkeypatch.setattr("adascale.cli_fit.shutil", SimpleNamespace(rmtree=lambda *_, **__: None))  # the parts stay
     assert inside(monkeypatch, *base, "--head", "fc") == 0
     assert inside(monkeypatch, *base, "--head", "fc2") == 0
     resumed = (place / "h.st").read_bytes()

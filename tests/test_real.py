@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from adascale import Classifier, OODDetector, Outputs, Preprocess, View, cli, detectors, extract_batch, metrics
+from adascale import Classifier, OODDetector, Outputs, Preprocess, View, console, detectors, extract_batch, metrics
 from adascale.data import ImageSet, find_images, load_batches
 from tests.conftest import DATA, needs_data
 from tests.shell import inside
@@ -101,7 +101,7 @@ def test_fit_on_all_5000_and_score_from_the_shell(tmp_path: Path, monkeypatch: p
     assert len(rows) == 1001
     flagged = sum(",true," in row for row in rows) / 1000
     assert flagged > 0.05  # more than the false alarms that are allowed
-    assert cli.SOME_UNREADABLE == 3
+    assert console.SOME_UNREADABLE == 3
 
 
 @pytest.mark.slow

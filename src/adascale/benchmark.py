@@ -23,8 +23,8 @@ from adascale.profile import Profiler
 from adascale.progress import progress
 from adascale.results import Example, Kind, ModelRun, Profile, SetInfo
 from adascale.suites import SuiteImages
-from adascale.tune import Tuning, chosen_count, grid, search, views_of
-from adascale.types import Outputs, View
+from adascale.tune import FEWEST_IMAGES, Point, Tuning, chosen_count, grid, search, views_of
+from adascale.types import View
 
 Judge = Literal["self", "ood"]
 _GALLERY = 12
@@ -109,42 +109,46 @@ class Job:
         few = val.load()
         many = train.load() if train is not None else few
         for entry in self.entries:
-            reference = many if entry.method.fits_on.startswith("train") else few
+            method, reference = entry.method, many if entry.method.fits_on.startswith("train") else few
             try:
-                method = self._tuned(entry, val, few, reference) if entry.tune else entry.method
+                if entry.tune is not None:
+                    same = [point for point in grid(method) if replace(method, **point).views == method.views]
+                    self.tunings[entry.label] = tuning = self.tune(method, same, entry.tune)
+                    method = replace(method, **tuning.chosen)
                 self.methods[entry.label] = method.fit(reference, self.network.classifier.head)
             except InputError as error:
                 self.left_out[entry.label] = str(error)
         if not self.methods:
             raise InputError(f"No method could be fitted: {next(iter(self.left_out.values()))}")
 
-    def _tuned(self, entry: Entry, val: Extracted, few: Outputs, reference: Outputs) -> Detector:
-        """The method at its best point: what it is fitted on and the ID images that judge it are kept apart."""
-        method = entry.method
-        points = [point for point in grid(method) if replace(method, **point).views == method.views]
-        count = chosen_count(len(few)) if entry.tune == "self" else len(few) // 2
+    def tune(self, method: Detector, points: Sequence[Point], judge: Judge) -> Tuning:
+        """The best point by AUROC; what the method is fitted on and the ID images that judge it are kept apart.
+
+        ``self``: against outliers made from these ID images; ``ood``: against the suite's OOD validation images.
+        """
+        views = views_of(method, points)
+        val = self._extracted("val", self.images.val, views)
+        few = val.load()
+        count = chosen_count(len(few)) if judge == "self" else len(few) // 2
         if not count:
-            raise InputError(f"Tuning needs more than the {len(few)} ID validation images that there are.")
+            raise InputError(f"{len(few)} ID images are too few to tune on; give at least {FEWEST_IMAGES}.")
         parts = split(len(few), self.seed, choosing=count)
-        fitted = reference if reference is not few else few[torch.cat([parts.fitted, parts.held_out])]
-        if entry.tune == "self":
+        reference = few[torch.cat([parts.fitted, parts.held_out])]
+        if method.fits_on.startswith("train") and self.images.train is not None:
+            reference = self._extracted("train", self.images.train, ()).load()
+        if judge == "self":
             usable = [i for i, name in enumerate(self.images.val.names) if name not in val.failures]
             chosen = self.images.val.subset([usable[i] for i in parts.chosen.tolist()])
-            views = views_of(method, points)
-            unknown = {name: self._extracted(name, chosen, views, make).load() for name, make in OUTLIERS.items()}
-            judge = f"{count} ID validation images against outliers made from them ({', '.join(unknown)})"
+            unknown = {name: self._extracted(name, chosen, views, make) for name, make in OUTLIERS.items()}
+            against = "outliers made from them"
         else:
-            if not self.images.ood_val:
-                raise InputError("The suite has no OOD validation images to tune on; tune by self.")
-            unknown = {
-                name: self._extracted(f"OOD-val {name}", found, method.views).load()
-                for name, found in self.images.ood_val.items()
-            }
-            judge = f"{count} ID validation images against OOD validation images ({', '.join(unknown)})"
-        head = self.network.classifier.head
-        tuning = search(method, points, fitted, head, few[parts.chosen], unknown, judge)
-        self.tunings[entry.label] = tuning
-        return replace(method, **tuning.chosen)
+            unknown = {name: self._extracted(name, found, views) for name, found in self.images.ood_val.items()}
+            against = "OOD validation images"
+            if not unknown:
+                raise InputError("There are no OOD validation images to tune on; tune on outliers made from ID images.")
+        by = f"{count} ID images against {against} ({', '.join(unknown)})"
+        sets = {name: found.load() for name, found in unknown.items()}
+        return search(method, points, reference, self.network.classifier.head, few[parts.chosen], sets, by)
 
     def _leave_out_infinite(self, scored: Mapping[str, _Scored]) -> None:
         for label in list(self.methods):

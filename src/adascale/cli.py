@@ -6,178 +6,22 @@ row and reason); 130 interrupted, the same command goes on where it stopped; 1 a
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from adascale import detectors, jobs, options, store
-from adascale.cache import cache_key
-from adascale.data import find_images
+from adascale import cli_bench, cli_fit, detectors, store
+from adascale.console import AsJson, app, plain_table, say
 from adascale.describe import described, in_full
-from adascale.detector import OODDetector
-from adascale.errors import AdascaleError, DetectorFileError
-from adascale.model import Classifier
-from adascale.rows import Journal, Row, write_csv, write_jsonl
-from adascale.specs import FORMS, load_network
+from adascale.errors import AdascaleError
 from adascale.version import __version__
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    help="Tells when an image classifier is looking at something it was never trained on.",
-)
-SOME_UNREADABLE, INTERRUPTED = 3, 130
-
-Images = Annotated[str, typer.Argument(help="Folder (recursive), image, image list (.txt), .npz, or - for a list.")]
-Model = Annotated[str, typer.Option("--model", help=f"The network: {FORMS}.")]
-Weights = Annotated[Path | None, typer.Option(help="Weights file: .safetensors, or a .pth state dict.")]
-Root = Annotated[Path | None, typer.Option(help="Where the paths of an image list start [default: its folder].")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Images per pass.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps ...; auto takes a GPU where there is one.")]
-Workers = Annotated[int | None, typer.Option(min=1, help="Decoding threads [default: one a core, at most 8].")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
-
-
-@app.command()
-def fit(
-    images: Images,
-    model: Model,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="The detector file to write; a folder of them for several methods.")
-    ],
-    weights: Weights = None,
-    method: Annotated[list[str] | None, typer.Option(help="See adascale methods; repeatable, or all.")] = None,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", help="A parameter: p_max=90; of one of several: scale.percentile=80.")
-    ] = None,
-    preset: Annotated[str | None, typer.Option(help="The paper's setting, e.g. imagenet/resnet-50.")] = None,
-    train: Annotated[
-        str | None,
-        typer.Option(help="Training images (labels: list or .npz) for methods that learn from them."),
-    ] = None,
-    tune: Annotated[
-        bool | None,
-        typer.Option(
-            "--tune/--no-tune",
-            help="Choose parameters on outliers made from the images [default: AdaSCALE, from 64 images on].",
-        ),
-    ] = None,
-    alpha: Annotated[float, typer.Option(help="Share of in-distribution images that may be flagged.")] = 0.05,
-    head: Annotated[str | None, typer.Option(help="Name of the last linear layer, if it is not found.")] = None,
-    size: Annotated[str | None, typer.Option(help="Resize: shorter side, or HEIGHT,WIDTH.")] = None,
-    crop: Annotated[str | None, typer.Option(help="Centre crop: side, or HEIGHT,WIDTH.")] = None,
-    mean: Annotated[str | None, typer.Option(help="Channel means, e.g. 0.485,0.456,0.406.")] = None,
-    std: Annotated[str | None, typer.Option(help="Channel deviations, e.g. 0.229,0.224,0.225.")] = None,
-    split_seed: Annotated[int, typer.Option(help="Of the split between fitting and calibration.")] = 0,
-    root: Root = None,
-    batch_size: BatchSize = 32,
-    workers: Workers = None,
-    device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Learn from in-distribution images and write a detector file."""
-    names = method or ["adascale_a"]
-    everything = "all" in names
-    names = [cls.name for cls in detectors.ALL] if everything else list(dict.fromkeys(names))
-    settings = options.settings(names, setting or [], preset)
-    if preset is not None:
-        _say(f"preset {preset}: {detectors.PROVENANCE}")
-    found, training = find_images(images, root), find_images(train, root) if train else None
-    network, known = load_network(model, weights)
-    preprocess = options.preprocess(known, size, crop, mean, std)
-    classifier = Classifier(network.to(options.device(device)), head)
-    made = [
-        OODDetector(
-            classifier,
-            name,
-            alpha=alpha,
-            split_seed=split_seed,
-            preprocess=preprocess,
-            **settings[name],
-        )
-        for name in names
-    ]
-    output = output.resolve()
-    options.check_output(output, names)
-    parts = output.with_name(output.name + ".parts")
-    with _resumable():
-        failures, refused = jobs.fit_images(
-            made, found, training, parts, tune=tune, batch_size=batch_size, workers=workers
-        )
-    if refused and not everything:
-        raise next(iter(refused.values()))
-    about = {"model": options.absolute(model), "weights": None if weights is None else str(weights.resolve())}
-    records = []
-    for detector in made:
-        name = detector.method.name
-        if name in refused:
-            _say(f"left out {name}: {refused[name]}")
-            (output / f"{name}.safetensors").unlink(missing_ok=True)  # of an earlier run
-            continue
-        file = output if len(names) == 1 else output / f"{name}.safetensors"
-        detector.save(file, **about)
-        records.append({**store.read(file)[1], "file": str(file), "skipped": failures})
-        if not as_json:
-            print(f"{file}: {detector.method}\nparameters: {detector.setting}\n{detector.guarantee}")
-    shutil.rmtree(parts, ignore_errors=True)
-    for image, reason in failures.items():
-        _say(f"skipped {image}: {reason}")
-    if as_json:
-        print(json.dumps(records[0] if len(names) == 1 else records))
-    _end(len(failures), len(found) + (len(training) if training else 0))
-
-
-@app.command()
-def score(
-    images: Images,
-    detector: Annotated[
-        list[Path], typer.Option("--detector", "-d", help="A file written by adascale fit, or a folder of them.")
-    ],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="scores.csv, .jsonl or .parquet [default: CSV on stdout].")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="The network, if it moved since fit.")] = None,
-    weights: Weights = None,
-    root: Root = None,
-    batch_size: BatchSize = 32,
-    workers: Workers = None,
-    device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Score, p-value and decision for each image."""
-    found = find_images(images, root)
-    files = options.detector_files(detector)
-    contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
-    journal = Journal(output, cache_key(*contents, found.fingerprint())) if output else None
-    loaded = _load(files, model, weights, device)
-    columns = jobs.columns(loaded)
-    start = journal.done() if journal else 0
-    tally = _Tally(columns)
-    if journal and start:
-        _say(f"resuming after {start} of {len(found)} images")
-        tally.add(journal.rows())
-    with _resumable(journal is not None):
-        for batch in jobs.score_images(loaded, found, start, batch_size=batch_size, workers=workers):
-            if journal:
-                journal.append(batch)
-            else:
-                (write_jsonl if as_json else write_csv)(sys.stdout, batch, columns, header=not tally.rows)
-            tally.add(batch)
-    if journal:
-        journal.finish(columns)
-        tally.report(output, as_json)
-    _end(tally.failed, len(found))
+__all__ = ["app", "cli_bench", "cli_fit", "main"]  # importing them adds their commands
 
 
 @app.command()
@@ -191,7 +35,7 @@ def methods(
     elif name is not None:
         print(in_full(chosen[0]))
     else:
-        table = _plain_table("method", "what it is", "fitted on", "passes", "cost")
+        table = plain_table("method", "what it is", "fitted on", "passes", "cost")
         for row in map(described, chosen):
             table.add_row(row["name"], row["summary"], row["fitted_on"], row["passes"], row["cost"])
         Console().print(table)
@@ -204,7 +48,7 @@ def inspect(file: Annotated[Path, typer.Argument(help="A detector file.")], as_j
     if as_json:
         print(json.dumps(record))
         return
-    table = _plain_table()
+    table = plain_table()
     for section, value in record.items():
         for name, entry in value.items() if isinstance(value, dict) else [("", value)]:
             table.add_row(f"{section}.{name}".rstrip("."), "-" if entry is None else str(entry))
@@ -232,86 +76,15 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
         raise typer.Exit
 
 
-class _Tally:
-    """What the rows add up to."""
-
-    def __init__(self, columns: list[str]) -> None:
-        self.rows = self.failed = 0
-        self.ood = {column: 0 for column in columns if column.endswith("is_ood")}
-
-    def add(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self.rows += 1
-            self.failed += row["prediction"] is None
-            for column in self.ood:
-                self.ood[column] += bool(row[column])
-
-    def report(self, output: Path | None, as_json: bool) -> None:
-        scored = self.rows - self.failed
-        if as_json:
-            counts = {"images": self.rows, "scored": scored, "failed": self.failed, "ood": self.ood}
-            print(json.dumps({"file": str(output), **counts}))
-        else:
-            each = ", ".join(f"{column.removesuffix('is_ood')}{n}" for column, n in self.ood.items())
-            _say(f"{output}: {scored} images scored, out-of-distribution: {each.replace('.', ' ')}")
-
-
-def _load(files: list[Path], model: str | None, weights: Path | None, device: str) -> dict[str, OODDetector]:
-    """The detectors by the names of their columns: the method's, or the file's where a method comes twice."""
-    about = store.read(files[0])[1]["about"]
-    spec, saved_weights = model or about.get("model"), about.get("weights")
-    if spec is None:
-        raise DetectorFileError(f"{files[0]} does not say which network it belongs to; pass --model.")
-    if model is None:
-        _say(f"network {spec} (named in {files[0].name})")
-    network, _ = load_network(spec, weights or saved_weights)
-    classifier = Classifier(network.to(options.device(device)))
-    loaded = [OODDetector.load(file, classifier) for file in files]
-    if len({(detector.preprocess, detector.input_shape) for detector in loaded}) > 1:
-        raise DetectorFileError("The detectors were fitted with different preprocessing; score them one by one.")
-    names = [detector.method.name for detector in loaded]
-    if len(set(names)) < len(names):
-        names = [file.stem for file in files]
-    if len(set(names)) < len(names):
-        raise DetectorFileError("Two detectors of one method have the same file name; rename one, for the columns.")
-    return dict(zip(names, loaded, strict=True))
-
-
-def _plain_table(*columns: str) -> Table:
-    table = Table(box=None, show_header=bool(columns), pad_edge=False)
-    for i, column in enumerate(columns):
-        table.add_column(column, no_wrap=i == 0)
-    return table
-
-
-def _end(failed: int, total: int) -> None:
-    if failed:
-        _say(f"{failed} of {total} images could not be read")
-        raise typer.Exit(SOME_UNREADABLE)
-
-
-@contextmanager
-def _resumable(kept: bool = True) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        _say("adascale: interrupted" + ("; the same command goes on where it stopped." if kept else "."))
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
 def main() -> None:
-    warnings.showwarning = lambda message, *_, **__: _say(f"note: {message}")
+    warnings.showwarning = lambda message, *_, **__: say(f"note: {message}")
     try:
         app()
     except AdascaleError as error:
-        _say(f"adascale: {error}")
+        say(f"adascale: {error}")
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
     except OSError as error:
-        _say(f"adascale: {error}")
+        say(f"adascale: {error}")
         sys.exit(2)

@@ -16,7 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 from adascale.compat import optional
-from adascale.data import ImageSet
+from adascale.data import ImageSet, Preprocess
 from adascale.errors import InputError
 
 PREPROCESS: dict[str, Any] = {"size": 16, "crop": 16, "mean": (0.3,), "std": (0.35,)}
@@ -93,6 +93,12 @@ def train_network(images: Tensor, labels: Tensor, epochs: int = 12) -> nn.Module
                 optimizer.step()
             schedule.step()
     return network.eval()
+
+
+def trained() -> nn.Module:
+    """The network, trained on the spot."""
+    images, labels = load_digits().train
+    return train_network(torch.stack(list(map(Preprocess(**PREPROCESS), images))), labels)
 
 
 def digit_images(part: str) -> ImageSet:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import torch
 
 from adascale import detectors, store
+from adascale.benchmark import Entry, Judge
 from adascale.data import Preprocess
 from adascale.detectors import Detector
 from adascale.errors import DetectorFileError, InputError
+from adascale.tune import GRIDS, Point, grid
 
 PRESET_METHODS = {method for method, *_ in detectors.PRESETS}
 
@@ -34,6 +37,44 @@ def settings(names: list[str], given: list[str], preset: str | None) -> dict[str
             raise InputError(f"--set {setting}: say which method, as in {names[0]}.{parameter}={text}.")
         chosen[owner][parameter] = _value(detectors.get(owner), parameter, text)
     return chosen
+
+
+def entries(names: list[str], given: list[str], preset: str | None, tune: str) -> Iterator[Entry]:
+    """The lines of a benchmark's table: each method as it is (and with the preset), then tuned where asked."""
+    names = [part for name in names for part in name.split(",")]
+    names = [cls.name for cls in detectors.ALL] if "all" in names else list(dict.fromkeys(names))
+    chosen = settings(names, given, None)
+    for name in names:
+        method = detectors.get(name)(**chosen[name])
+        yield Entry(name, method)
+        if preset is not None and name in PRESET_METHODS:
+            values = detectors.preset(name, *preset.split("/", 1)) if "/" in preset else {}
+            if not values:
+                raise InputError(f"--preset {preset}: give DATA/NETWORK, such as imagenet/resnet-50.")
+            yield Entry(f"{name} (preset)", replace(method, **values))
+        if tune != "none" and method.search_space:
+            judge: Judge = "self" if tune == "self" else "ood"
+            yield Entry(f"{name} (tuned{' on OOD-val' if judge == 'ood' else ''})", method, judge)
+
+
+def points(method: Detector, text: str | None) -> list[Point]:
+    """A grid: the method's own, one of the paper's by name, or ``p_min=60,65 p_max=80,85``."""
+    if text is None or text == "search-space":
+        return grid(method)
+    if text in GRIDS:
+        if unknown := set(GRIDS[text][0]) - set(method.parameters):
+            raise InputError(
+                f"--grid {text} is over {', '.join(GRIDS[text][0])}; {method.name} has no {unknown.pop()}."
+            )
+        return list(GRIDS[text])
+    space: dict[str, list[Any]] = {}
+    for part in text.split():
+        name, _, values = part.partition("=")
+        if name not in method.parameters or not values:
+            known = ", ".join(method.parameters) or "none"
+            raise InputError(f"--grid {part}: give {', '.join(GRIDS)} or NAME=VALUE,VALUE with NAME one of {known}.")
+        space[name] = [_value(type(method), name, value) for value in values.split(",")]
+    return grid(method, space)
 
 
 def preprocess(

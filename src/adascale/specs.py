@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from adascale import digits
 from adascale.compat import optional
 from adascale.data import Preprocess
 from adascale.errors import AdascaleError, InputError
@@ -23,9 +24,12 @@ def load_network(spec: str, weights: str | Path | None = None) -> tuple[nn.Modul
     """The network in evaluation mode and its own preprocessing (None where its source does not say).
 
     ``weights``: a .safetensors file, or a .pth/.pt state dict, which is read with ``weights_only``. Without it
-    torchvision, timm and Hugging Face fetch their pretrained weights.
+    torchvision, timm and Hugging Face fetch their pretrained weights. ``digits`` is the small network of the suite of
+    that name, trained on the spot (some seconds).
     """
     state = read_weights(weights) if weights is not None else None
+    if spec == "digits":
+        return _with_state(digits.trained(), state).eval(), Preprocess(**digits.PREPROCESS)
     source, _, name = spec.partition(":")
     loaders = {"torchvision": _torchvision, "timm": _timm, "hf": _huggingface}
     file, _, factory = spec.rpartition(":")

@@ -136,7 +136,7 @@ def own_suite(
     id: str, val: str | None, train: str | None, near: Sequence[str], far: Sequence[str], shifted: Sequence[str]
 ) -> Suite:
     """From ``PATH`` or ``NAME=PATH`` texts; shifted sets may also be corruptions of the ID images: noise:3, or all."""
-    name, place = _named(id)
+    name, place = named(id)
     groups: dict[str, Any] = {}
     for group, texts in (("near", near), ("far", far), ("shifted", shifted)):
         sets = groups.setdefault(group, {})
@@ -144,7 +144,7 @@ def own_suite(
             if label in sets:
                 raise InputError(f"Two {group} sets are named {label}; give one of them a name: NAME=PATH.")
             sets[label] = source
-    fitted, trained = (None if text is None else Source(_named(text)[1]) for text in (val, train))
+    fitted, trained = (None if text is None else Source(named(text)[1]) for text in (val, train))
     return Suite(name, Source(place), fitted, trained, **groups)
 
 
@@ -167,12 +167,12 @@ def open_suite(suite: Suite, available: bool = False, seed: int = 0, limit: int 
     known, val, train = (opened(part, getattr(suite, part)) for part in _PARTS)
     if known is not None and suite.val is None:
         known, val = _set_aside(known, suite, seed)
-    known, val, train = (_drawn(images, limit, seed) for images in (known, val, train))
+    known, val, train = (found and drawn(found, limit, seed) for found in (known, val, train))
     groups: dict[str, dict[str, ImageSet]] = {group: {} for group in _GROUPS}
     for group, name, source in ((g, n, s) for g in _GROUPS for n, s in getattr(suite, g).items()):
         if source.images is not None or known is not None:
-            found = _drawn(opened(f"{group} {name}", source, known), limit, seed)
-            groups[group] |= {} if found is None else {name: found}
+            found = opened(f"{group} {name}", source, known)
+            groups[group] |= {} if found is None else {name: drawn(found, limit, seed)}
     if known is None or val is None or (missing and not (available and (groups["near"] or groups["far"]))):
         raise InputError(_lacking(suite, missing, known is not None and val is not None, groups))
     return SuiteImages(known, val, train, **groups, missing=missing)
@@ -248,13 +248,13 @@ def _entries(text: str, group: str) -> list[tuple[str, Source]]:
     """The set, or sets, that one text of the command line stands for."""
     if group == "shifted" and text == "all":
         return [(str(change), Source(None, corrupt=change)) for change in all_corruptions()]
-    name, place = _named(text)
+    name, place = named(text)
     if group == "shifted" and place.partition(":")[0] in KINDS and not Path(place).exists():
         return [(name, Source(None, corrupt=Corruption.parse(place)))]
     return [(name, Source(place))]
 
 
-def _named(text: str) -> tuple[str, str]:
+def named(text: str) -> tuple[str, str]:
     """``NAME=PATH``; where the part before ``=`` holds a slash it is a path too."""
     name, equals, place = text.partition("=")
     if not equals or "/" in name or os.sep in name:
@@ -320,8 +320,8 @@ def _set_aside(images: ImageSet, suite: Suite, seed: int) -> tuple[ImageSet, Ima
     return images.subset(sorted(order[count:].tolist())), images.subset(sorted(order[:count].tolist()))
 
 
-def _drawn(images: ImageSet | None, limit: int | None, seed: int) -> ImageSet | None:
-    """A seeded draw; the order stays."""
-    if images is None or limit is None or len(images) <= limit:
+def drawn(images: ImageSet, limit: int | None, seed: int) -> ImageSet:
+    """At most so many images, a seeded draw; the order stays."""
+    if limit is None or len(images) <= limit:
         return images
     return images.subset(sorted(np.random.default_rng(seed).permutation(len(images))[:limit].tolist()))

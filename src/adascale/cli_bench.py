@@ -1,0 +1,283 @@
+"""``adascale bench``, ``adascale tune`` and ``adascale compare``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from adascale import detectors, options, table, tables
+from adascale.benchmark import Entry, Job, Network
+from adascale.cache import cache_folder
+from adascale.compare import compare as compared
+from adascale.compat import optional
+from adascale.console import AsJson, BatchSize, Device, Workers, app, end, resumable, say
+from adascale.data import find_images
+from adascale.errors import InputError
+from adascale.model import Classifier
+from adascale.results import MEANS, Run
+from adascale.rows import write_csv
+from adascale.specs import FORMS, load_network
+from adascale.suites import SUITES, Suite, SuiteImages, drawn, load_suite, named, open_suite, own_suite
+
+SuiteName = Annotated[
+    str | None, typer.Argument(help=f"{', '.join(SUITES)}, or a TOML file; nothing with --id and --near or --far.")
+]
+Models = Annotated[list[str] | None, typer.Option("--model", help=f"The network: {FORMS}, digits; repeatable.")]
+ManyWeights = Annotated[
+    list[Path] | None, typer.Option("--weights", help="Weights file; one for each --model, or several for one.")
+]
+IdImages = Annotated[str | None, typer.Option("--id", help="ID test images, as for score; instead of a suite.")]
+Val = Annotated[str | None, typer.Option(help="ID images to fit on [default: a fifth of --id].")]
+Train = Annotated[str | None, typer.Option(help="Training images for methods that learn from them.")]
+Near = Annotated[list[str] | None, typer.Option(help="NAME=PATH of near-OOD images; repeatable.")]
+Far = Annotated[list[str] | None, typer.Option(help="NAME=PATH of far-OOD images; repeatable.")]
+Shifted = Annotated[
+    list[str] | None, typer.Option(help="NAME=PATH of shifted ID images, or noise:3, rotate:90, all; repeatable.")
+]
+Data = Annotated[Path | None, typer.Option(help="Where a suite's files are [default: OPENOOD_DATA, ./data].")]
+Available = Annotated[bool, typer.Option("--available", help="Run what is there; say what is missing.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="At most so many images of each set, a seeded draw.")]
+Cache = Annotated[Path | None, typer.Option(help="Folder of the activations [default: ADASCALE_CACHE, ~/.cache].")]
+Settings = Annotated[list[str] | None, typer.Option("--set", help="A parameter: scale.percentile=80.")]
+Preset = Annotated[str | None, typer.Option(help="Lines with the paper's setting too, e.g. imagenet/resnet-50.")]
+Seed = Annotated[int, typer.Option(help="Of every draw.")]
+Head = Annotated[str | None, typer.Option(help="Name of the last linear layer, if it is not found.")]
+
+
+@app.command()
+def bench(
+    suite: SuiteName = None,
+    model: Models = None,
+    weights: ManyWeights = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("adascale-bench"),
+    methods: Annotated[list[str] | None, typer.Option(help="Names, repeatable or with commas [default: all].")] = None,
+    setting: Settings = None,
+    preset: Preset = None,
+    tune: Annotated[
+        Literal["none", "self", "ood"],
+        typer.Option(help="Tuned lines too: on outliers made from the ID images, or on the suite's OOD-val."),
+    ] = "none",
+    id_images: IdImages = None,
+    val: Val = None,
+    train: Train = None,
+    near: Near = None,
+    far: Far = None,
+    shifted: Shifted = None,
+    data: Data = None,
+    available: Available = False,
+    limit: Limit = None,
+    cache: Cache = None,
+    report: Annotated[bool, typer.Option(help="Write report.html, which needs matplotlib.")] = True,
+    head: Head = None,
+    seed: Seed = 0,
+    batch_size: BatchSize = 32,
+    workers: Workers = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Compare methods on a suite: one network pass an image (and one for each view), every method, one table."""
+    if report:
+        optional("matplotlib", "report")  # better now than after the work
+    chosen, images = _suite(suite, (id_images, val, train, near, far, shifted), data, available, limit, seed)
+    entries = list(options.entries(methods or ["all"], setting or [], preset, tune))
+    passes = {"batch_size": batch_size, "workers": workers}
+    networks = _networks(model, weights, head, device, suite)
+    folder = cache or cache_folder()
+    jobs = [Job(network, images, entries, folder, seed, passes) for network in networks]
+    with resumable():
+        result = table.run(chosen, images, jobs)
+    files = tables.write(result, out)
+    if report:
+        from adascale.report import write_report  # needs matplotlib
+
+        write_report(result, out / "report.html")
+        files.append(out / "report.html")
+    failed = [name for found in result.models for info in found.sets.values() for name in info.failures]
+    if as_json:
+        print(json.dumps(tables.read(out)))
+    else:
+        _print(result)
+        say("wrote " + ", ".join(map(str, files)))
+        say(f"activations are kept in {folder}")
+    end(len(failed), sum(info.images for found in result.models for info in found.sets.values()) + len(failed))
+
+
+@app.command()
+def tune(
+    suite: SuiteName = None,
+    model: Models = None,
+    weights: ManyWeights = None,
+    method: Annotated[str, typer.Option(help="See adascale methods.")] = "adascale_a",
+    grid: Annotated[
+        str | None,
+        typer.Option(help="one-knob, paper, pairs, or 'p_min=60,65 p_max=80,85' [default: the method's search space]."),
+    ] = None,
+    setting: Settings = None,
+    by: Annotated[
+        Literal["self", "ood"] | None,
+        typer.Option(
+            help="Judge by outliers made from the ID images, or by OOD-val [default: ood where there is any]."
+        ),
+    ] = None,
+    id_images: IdImages = None,
+    train: Train = None,
+    ood_val: Annotated[list[str] | None, typer.Option(help="NAME=PATH of OOD validation images; repeatable.")] = None,
+    data: Data = None,
+    limit: Limit = None,
+    cache: Cache = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file for every point and its AUROC.")] = None,
+    head: Head = None,
+    seed: Seed = 0,
+    batch_size: BatchSize = 32,
+    workers: Workers = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Choose a method's parameters on ID images alone, or with OOD validation images, as OpenOOD does."""
+    images, name = _tuning_images(suite, id_images, train, ood_val, data, limit, seed)
+    configured = detectors.get(method)(**options.settings([method], setting or [], None)[method])
+    network, *others = _networks(model, weights, head, device, name)
+    if others:
+        raise InputError(f"{1 + len(others)} networks; tune one at a time.")
+    passes = {"batch_size": batch_size, "workers": workers}
+    job = Job(network, images, [Entry(method, configured)], cache or cache_folder(), seed, passes)
+    configured = job.entries[0].method
+    with resumable():
+        found = job.tune(configured, options.points(configured, grid), by or ("ood" if images.ood_val else "self"))
+    trials = [{**point, "AUROC": f"{100 * auroc:.4f}"} for point, auroc in found.trials]
+    if out is not None:
+        with open(out, "w", encoding="utf8", newline="") as file:
+            write_csv(file, trials, list(trials[0]))
+    settings = " ".join(f"--set {key}={value}" for key, value in found.chosen.items())
+    if as_json:
+        record = {"chosen": found.chosen, "auroc": found.auroc, "default_auroc": found.default_auroc}
+        print(json.dumps({"method": method, **record, "judged_by": found.judged_by, "trials": found.trials}))
+        return
+    shown = sorted(found.trials, key=lambda trial: -trial[1])[:10]
+    lines = Table(*found.chosen, "AUROC", box=None, pad_edge=False)
+    for point, auroc in shown:
+        lines.add_row(*map(str, point.values()), f"{100 * auroc:.2f}")
+    Console(highlight=False).print(lines)
+    print(f"\n{method} {found}\nUse it: adascale fit ... --method {method} {settings}")
+
+
+@app.command()
+def compare(
+    first: Annotated[Path, typer.Argument(help="The results folder of a benchmark.")],
+    second: Annotated[Path, typer.Argument(help="Another one.")],
+    every_set: Annotated[bool, typer.Option("--all", help="Every set, not only the means.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Two benchmarks side by side: what moved, what was set differently."""
+    found = compared(first, second, every_set)
+    if as_json:
+        rows = [{**row._asdict(), "change": row.change} for row in found.moved]
+        print(json.dumps({"moved": rows, "only": found.only, "settings": found.settings}, default=str))
+        return
+    lines = Table(box=None, pad_edge=False)
+    for title in ("method", "set", "AUROC", "", "change", "FPR@95", ""):
+        lines.add_column(title, justify="left" if title in ("method", "set") else "right")
+    for row in found.moved:
+        name = row.dataset + (" (full spectrum)" if row.spectrum == "full" else "")
+        cells = (
+            [f"{value:.2f}" for value in row.auroc] + [f"{row.change:+.2f}"] + [f"{value:.2f}" for value in row.fpr95]
+        )
+        lines.add_row(f"{row.model} {row.method}".strip(), name, *cells)
+    Console(highlight=False).print(lines)
+    for path, names in zip((first, second), found.only, strict=True):
+        if names:
+            print(f"only in {path}: {', '.join(names)}")
+    for name, (a, b) in found.settings.items():
+        print(f"{name}: {a} -> {b}")
+
+
+def _suite(
+    name: str | None,
+    own: tuple[str | None, str | None, str | None, list[str] | None, list[str] | None, list[str] | None],
+    data: Path | None,
+    available: bool,
+    limit: int | None,
+    seed: int,
+) -> tuple[Suite, SuiteImages]:
+    id_images, val, train, near, far, shifted = own
+    if (name is None) == (id_images is None):
+        raise InputError(
+            f"Give a suite ({', '.join(SUITES)}, a TOML file) or --id with --near or --far, one of the two."
+        )
+    if name is not None:
+        if any(own):
+            raise InputError(
+                f"--val, --train, --near, --far and --shifted belong to --id; the suite {name} has its own."
+            )
+        suite = load_suite(name, data)
+    else:
+        suite = own_suite(id_images or "", val, train, near or [], far or [], shifted or [])
+    images = open_suite(suite, available, seed, limit)
+    for label, place in images.missing.items():
+        say(f"left out {label}: expected at {place}")
+    if suite.note:
+        say(f"note: {suite.note}")
+    return suite, images
+
+
+def _tuning_images(
+    name: str | None,
+    id_images: str | None,
+    train: str | None,
+    ood_val: list[str] | None,
+    data: Path | None,
+    limit: int | None,
+    seed: int,
+) -> tuple[SuiteImages, str | None]:
+    """A suite's validation images, or one's own ID images, of which none are tested here."""
+    if name is not None:
+        return _suite(name, (id_images, None, train, None, None, None), data, True, limit, seed)[1], name
+    if id_images is None:
+        raise InputError(f"Give a suite ({', '.join(SUITES)}, a TOML file) or --id, one of the two.")
+    found = drawn(find_images(id_images), limit, seed)
+    unknown = {label: drawn(find_images(place), limit, seed) for label, place in map(named, ood_val or [])}
+    return SuiteImages(found, found, find_images(train) if train else None, {}, {}, {}, unknown), None
+
+
+def _networks(
+    specs: list[str] | None, weights: list[Path] | None, head: str | None, device: str, suite: str | None
+) -> list[Network]:
+    """The networks under names of their own: the factory's, or the weights' where one factory comes several times."""
+    if not specs and suite != "digits":
+        raise InputError(f"Which network? Give --model: {FORMS}.")
+    specs, files = specs or ["digits"], list(weights or [])
+    if len(specs) == 1 and len(files) > 1:
+        specs = specs * len(files)
+    if files and len(files) != len(specs):
+        raise InputError(f"{len(specs)} --model and {len(files)} --weights; give one weights file for each network.")
+    names = [spec.rpartition(":")[2] for spec in specs]
+    if len(set(names)) < len(names):
+        names = [f"{name} {files[i].stem if files else i + 1}" for i, name in enumerate(names)]
+    found = []
+    for i, (name, spec) in enumerate(zip(names, specs, strict=True)):
+        model, preprocess = load_network(spec, files[i] if files else None)
+        known = options.preprocess(preprocess, None, None, None, None)
+        found.append(Network(name, Classifier(model.to(options.device(device)), head), known))
+    return found
+
+
+def _print(run: Run) -> None:
+    for model in run.models:
+        accuracy = "" if model.accuracy is None else f", accuracy {100 * model.accuracy:.2f} %"
+        title = f"{run.suite}: {model.model}{accuracy}; FPR@95 / AUROC in percent"
+        lines = Table("method", title=title, title_justify="left")
+        rows = [row for row in run.rows if row.model == model.model and row.dataset in MEANS.values()]
+        for spectrum, name in dict.fromkeys((row.spectrum, row.dataset) for row in rows):
+            words = name.replace("ood", "-OOD") + (" (full spectrum)" if spectrum == "full" else "")
+            lines.add_column(words, justify="right")
+        for method in model.scores:
+            own = (row for row in rows if row.method == method)
+            lines.add_row(method, *(f"{100 * row.fpr95:.2f} / {100 * row.auroc:.2f}" for row in own))
+        Console(highlight=False).print(lines)
+        for label, reason in model.left_out.items():
+            say(f"left out {label}: {reason}")

@@ -1,0 +1,181 @@
+"""A benchmark's results as files: CSV in OpenOOD's columns, JSON with all that shaped them, Markdown, LaTeX, scores."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+
+from adascale.errors import InputError
+from adascale.results import MEANS, Row, Run, Spectrum
+from adascale.rows import write_csv
+from adascale.table import over_models
+
+FORMAT, FORMAT_VERSION = "adascale-benchmark", 1
+# Column of the file -> field of a row. The first are OpenOOD's.
+_COLUMNS = {
+    "dataset": "dataset",
+    "FPR@95": "fpr95",
+    "AUROC": "auroc",
+    "AUPR_IN": "aupr_in",
+    "AUPR_OUT": "aupr_out",
+    "ACC": "accuracy",
+    "FPR@95-ID": "fpr95_id",
+    "AUROC_low": "low",
+    "AUROC_high": "high",
+    "kind": "kind",
+    "spectrum": "spectrum",
+    "id_images": "id_images",
+    "ood_images": "ood_images",
+}
+_LOWER_IS_BETTER = {"fpr95": True, "auroc": False, "fpr95_id": True}
+_SUMMARY = {"fpr95": "FPR@95", "auroc": "AUROC"}
+
+
+def write(run: Run, folder: Path) -> list[Path]:
+    """``results.csv``, ``results.json``, ``tables.md``, ``tables.tex`` and ``scores.safetensors``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    csv = io.StringIO()
+    write_csv(csv, map(_record, run.rows), ["model", "method", *_COLUMNS])
+    texts = {
+        "results.csv": csv.getvalue(),
+        "results.json": json.dumps(_document(run), indent=1, allow_nan=False) + "\n",
+        "tables.md": markdown(run),
+        "tables.tex": latex(run),
+    }
+    for name, text in texts.items():
+        temporary = folder / f".{name}.tmp"
+        temporary.write_text(text, "utf8", "surrogateescape")
+        os.replace(temporary, folder / name)
+    scores = {
+        f"{model.model}/{method}/{name}": values
+        for model in run.models
+        for method, sets in model.scores.items()
+        for name, values in sets.items()
+    }
+    save_file(scores, folder / "scores.safetensors")
+    return [folder / name for name in (*texts, "scores.safetensors")]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """``results.json`` of a folder, or the file itself."""
+    file = path / "results.json" if path.is_dir() else path
+    try:
+        document: dict[str, Any] = json.loads(file.read_text("utf8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file} cannot be read as a benchmark's results ({error}).") from error
+    if document.get("format") != FORMAT or document.get("format_version") != FORMAT_VERSION:
+        raise InputError(f"{file} is not a results.json of adascale bench that this version can read.")
+    return document
+
+
+def markdown(run: Run) -> str:
+    """One table a network, one for all where there are several; best in bold, second underlined."""
+    marks = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
+    parts = [f"# {run.suite}\n"]
+    for title, header, lines in _tables(run, marks):
+        rule = "|".join(["---", *["---:"] * (len(header) - 1)])
+        body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        parts.append(f"## {title}\n\n| {' | '.join(header)} |\n|{rule}|\n{body}\n")
+    parts.append(_notes(run))
+    return "\n".join(parts)
+
+
+def latex(run: Run) -> str:
+    """The same as ``tabular`` environments."""
+    marks = {"best": r"\textbf{{{}}}", "second": r"\underline{{{}}}", "": "{}"}
+    parts = []
+    for title, header, lines in _tables(run, marks, _latex):
+        body = "\n".join(f"{' & '.join(line)} \\\\" for line in lines)
+        columns = "l" + "r" * (len(header) - 1)
+        parts.append(
+            f"% {run.suite}, {title}: FPR@95 / AUROC in percent\n\\begin{{tabular}}{{{columns}}}\n\\hline\n"
+            f"{' & '.join(map(_latex, header))} \\\\\n\\hline\n{body}\n\\hline\n\\end{{tabular}}\n"
+        )
+    return "\n".join(parts)
+
+
+def _tables(run: Run, marks: Mapping[str, str], escape: Any = str) -> Iterable[tuple[str, list[str], list[list[str]]]]:
+    """(title, header, lines) with the marks put in."""
+    for model in run.models:
+        rows = [row for row in run.rows if row.model == model.model]
+        yield model.model, *_table(rows, marks, escape, spread=False)
+    if len(run.models) > 1:
+        yield f"mean and deviation over {len(run.models)} networks", *_table(run.rows, marks, escape, spread=True)
+
+
+def _table(
+    rows: Sequence[Row], marks: Mapping[str, str], escape: Any, spread: bool
+) -> tuple[list[str], list[list[str]]]:
+    figures, methods = over_models(rows), list(dict.fromkeys(row.method for row in rows))
+    spectra: tuple[Spectrum, ...] = ("ood", "full")
+    groups = [(name, spectrum) for spectrum in spectra for name in MEANS.values()]
+    groups = [group for group in groups if any((method, *group) in figures for method in methods)]
+    columns = []
+    for name, spectrum in groups:
+        for figure in _SUMMARY:
+            values = [figures[method, name, spectrum][figure] for method in methods]
+            texts = [f"{100 * mean:.2f}" + (f" ± {100 * std:.2f}" if spread else "") for mean, std in values]
+            best = ranked([round(100 * mean, 2) for mean, _ in values], _LOWER_IS_BETTER[figure])
+            columns.append([marks[mark].format(text) for mark, text in zip(best, texts, strict=True)])
+    names = {"nearood": "near-OOD", "farood": "far-OOD"}
+    header = ["method"]
+    for name, spectrum in groups:
+        header += [
+            f"{names[name]}{', full spectrum' if spectrum == 'full' else ''} {title}" for title in _SUMMARY.values()
+        ]
+    return header, [[escape(method), *cells] for method, *cells in zip(methods, *columns, strict=True)]
+
+
+def ranked(values: Sequence[float], lower_is_better: bool) -> list[str]:
+    """``best``, ``second`` or nothing for each value; equal values share a place."""
+    order = sorted(set(values), reverse=not lower_is_better)[:2]
+    places = dict(zip(order, ("best", "second"), strict=False))
+    return [places.get(value, "") for value in values]
+
+
+def _notes(run: Run) -> str:
+    lines = [
+        "Percent. FPR@95: share of ID flagged where 95 % of the OOD is caught (OpenOOD's); unweighted means over sets."
+    ]
+    for model in run.models:
+        sizes = ", ".join(f"{name} {info.images} ({info.kind})" for name, info in model.sets.items())
+        lines.append(f"Images, {model.model}: {sizes}.")
+        lines += [f"Left out, {model.model}: {label}: {reason}" for label, reason in model.left_out.items()]
+    if note := run.reproduce.get("suite", {}).get("note"):
+        lines.append(note)
+    return "\n\n".join(lines) + "\n"
+
+
+def _record(row: Row) -> dict[str, Any]:
+    """Shares as percent, as OpenOOD writes them, with more digits."""
+    values = asdict(row)
+    record = {column: values[name] for column, name in _COLUMNS.items()}
+    text = {name: f"{100 * value:.4f}" for name, value in record.items() if isinstance(value, float)}
+    return {"model": row.model, "method": row.method, **record, **text}
+
+
+def _document(run: Run) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "suite": run.suite,
+        "reproduce": run.reproduce,
+        "failures": {
+            model.model: {name: dict(info.failures) for name, info in model.sets.items() if info.failures}
+            for model in run.models
+        },
+        "rows": [asdict(row) for row in run.rows],
+    }
+
+
+def _latex(text: str) -> str:
+    for character in "_&%#":
+        text = text.replace(character, "\\" + character)
+    return text
