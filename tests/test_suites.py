@@ -312,3 +312,13 @@ def test_rows_that_overlap() -> None:
     assert first.overlaps(Source("a"))
     assert Source("a", rows=(4, sys.maxsize)).overlaps(first)
     assert not first.overlaps(Source("b"))
+
+
+def test_the_page_has_every_suite_and_a_file_that_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "docs" / "suites.md").read_text()
+    assert all(f"| `{name}` |" in page for name in SUITES)
+    monkeypatch.setenv("BIRDS", "/birds")
+    example = page.split("```toml\n")[1].split("```")[0]
+    suite = load_suite(suite_file(tmp_path / "example.toml", example))
+    assert suite.near["bats"].images == "/birds/images/bats"
+    assert suite.shifted["noisy"].corrupt == Corruption("noise", 3)
