@@ -22,7 +22,7 @@ LAYERS = """
     detectors.ash detectors.bfact detectors.vra detectors.optfs detectors.dice detectors.line detectors.nnguide
     detectors.knn detectors.mds detectors.rmds detectors.vim detectors.klm detectors.she detectors.fdbd detectors.nci
     detectors.relation detectors metrics calibrate data store detector specs cache rows progress jobs demo testing
-    results options describe cli __main__
+    results drawing plots markup report options describe cli __main__
 """.split()
 
 
