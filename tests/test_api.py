@@ -22,8 +22,8 @@ LAYERS = """
     detectors.ash detectors.bfact detectors.vra detectors.optfs detectors.dice detectors.line detectors.nnguide
     detectors.knn detectors.mds detectors.rmds detectors.vim detectors.klm detectors.she detectors.fdbd detectors.nci
     detectors.relation detectors metrics calibrate tune outliers data corrupt digits suites store identity detector
-    specs cache rows progress jobs results profile benchmark table tables compare demo testing options describe console
-    cli_fit cli_bench cli __main__
+    specs cache rows progress jobs results profile benchmark table tables compare drawing plots markup report demo
+    testing options describe console cli_fit cli_bench cli __main__
 """.split()
 
 

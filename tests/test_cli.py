@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from adascale import OODDetector, cli, detectors, load_network
+from adascale import OODDetector, console, detectors, load_network
 from adascale.data import find_images, load_batches
 from tests.conftest import ROOT
 from tests.shell import NETWORK, fit, inside, rows, run

@@ -206,14 +206,10 @@ def _suite(
 ) -> tuple[Suite, SuiteImages]:
     id_images, val, train, near, far, shifted = own
     if (name is None) == (id_images is None):
-        raise InputError(
-            f"Give a suite ({', '.join(SUITES)}, a TOML file) or --id with --near or --far, one of the two."
-        )
+        raise InputError(f"Give either a suite ({', '.join(SUITES)}, a TOML file) or --id with --near or --far.")
     if name is not None:
         if any(own):
-            raise InputError(
-                f"--val, --train, --near, --far and --shifted belong to --id; the suite {name} has its own."
-            )
+            raise InputError(f"--val, --train, --near, --far, --shifted belong to --id; the suite {name} has its own.")
         suite = load_suite(name, data)
     else:
         suite = own_suite(id_images or "", val, train, near or [], far or [], shifted or [])
@@ -238,7 +234,7 @@ def _tuning_images(
     if name is not None:
         return _suite(name, (id_images, None, train, None, None, None), data, True, limit, seed)[1], name
     if id_images is None:
-        raise InputError(f"Give a suite ({', '.join(SUITES)}, a TOML file) or --id, one of the two.")
+        raise InputError(f"Give either a suite ({', '.join(SUITES)}, a TOML file) or --id, one of the two.")
     found = drawn(find_images(id_images), limit, seed)
     unknown = {label: drawn(find_images(place), limit, seed) for label, place in map(named, ood_val or [])}
     return SuiteImages(found, found, find_images(train) if train else None, {}, {}, {}, unknown), None

@@ -63,9 +63,7 @@ def points(method: Detector, text: str | None) -> list[Point]:
         return grid(method)
     if text in GRIDS:
         if unknown := set(GRIDS[text][0]) - set(method.parameters):
-            raise InputError(
-                f"--grid {text} is over {', '.join(GRIDS[text][0])}; {method.name} has no {unknown.pop()}."
-            )
+            raise InputError(f"--grid {text} is a grid for AdaSCALE; {method.name} has no {unknown.pop()}.")
         return list(GRIDS[text])
     space: dict[str, list[Any]] = {}
     for part in text.split():

@@ -142,7 +142,7 @@ def ranked(values: Sequence[float], lower_is_better: bool) -> list[str]:
 
 def _notes(run: Run) -> str:
     lines = [
-        "Percent. FPR@95: share of ID flagged where 95 % of the OOD is caught (OpenOOD's); unweighted means over sets."
+        "Percent. FPR@95: share of ID flagged where 95 % of the OOD is caught (as OpenOOD). Unweighted means over sets."
     ]
     for model in run.models:
         sizes = ", ".join(f"{name} {info.images} ({info.kind})" for name, info in model.sets.items())
