@@ -19,7 +19,7 @@ from adascale.console import AsJson, BatchSize, Device, Workers, app, end, resum
 from adascale.data import find_images
 from adascale.errors import InputError
 from adascale.model import Classifier
-from adascale.results import MEANS, Run
+from adascale.results import Run
 from adascale.rows import write_csv
 from adascale.specs import FORMS, load_network
 from adascale.suites import SUITES, Suite, SuiteImages, drawn, load_suite, named, open_suite, own_suite
@@ -264,16 +264,6 @@ def _networks(
 
 def _print(run: Run) -> None:
     for model in run.models:
-        accuracy = "" if model.accuracy is None else f", accuracy {100 * model.accuracy:.2f} %"
-        title = f"{run.suite}: {model.model}{accuracy}; FPR@95 / AUROC in percent"
-        lines = Table("method", title=title, title_justify="left")
-        rows = [row for row in run.rows if row.model == model.model and row.dataset in MEANS.values()]
-        for spectrum, name in dict.fromkeys((row.spectrum, row.dataset) for row in rows):
-            words = name.replace("ood", "-OOD") + (" (full spectrum)" if spectrum == "full" else "")
-            lines.add_column(words, justify="right")
-        for method in model.scores:
-            own = (row for row in rows if row.method == method)
-            lines.add_row(method, *(f"{100 * row.fpr95:.2f} / {100 * row.auroc:.2f}" for row in own))
-        Console(highlight=False).print(lines)
+        Console(highlight=False).print(tables.for_people(run, model))
         for label, reason in model.left_out.items():
             say(f"left out {label}: {reason}")

@@ -10,10 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rich.table import Table
 from safetensors.torch import save_file
 
 from adascale.errors import InputError
-from adascale.results import MEANS, Row, Run, Spectrum
+from adascale.results import MEANS, ModelRun, Row, Run, Spectrum
 from adascale.rows import write_csv
 from adascale.table import over_models
 
@@ -101,6 +102,24 @@ def latex(run: Run) -> str:
     return "\n".join(parts)
 
 
+def for_people(run: Run, model: ModelRun) -> Table:
+    """One network's means for the terminal."""
+    accuracy = "" if model.accuracy is None else f", accuracy {100 * model.accuracy:.2f} %"
+    title = f"{run.suite}: {model.model}{accuracy}\nFPR@95 / AUROC in percent"
+    lines = Table("method", title=title, title_justify="left", title_style="")
+    rows = [row for row in run.rows if row.model == model.model and row.dataset in MEANS.values()]
+    for spectrum, name in dict.fromkeys((row.spectrum, row.dataset) for row in rows):
+        lines.add_column(_group_name(name, spectrum), justify="right")
+    for method in model.scores:
+        own = (row for row in rows if row.method == method)
+        lines.add_row(method, *(f"{100 * row.fpr95:.2f} / {100 * row.auroc:.2f}" for row in own))
+    return lines
+
+
+def _group_name(name: str, spectrum: Spectrum) -> str:
+    return name.replace("ood", "-OOD") + (", full spectrum" if spectrum == "full" else "")
+
+
 def _tables(run: Run, marks: Mapping[str, str], escape: Any = str) -> Iterable[tuple[str, list[str], list[list[str]]]]:
     """(title, header, lines) with the marks put in."""
     for model in run.models:
@@ -116,7 +135,7 @@ def _table(
     figures, methods = over_models(rows), list(dict.fromkeys(row.method for row in rows))
     spectra: tuple[Spectrum, ...] = ("ood", "full")
     groups = [(name, spectrum) for spectrum in spectra for name in MEANS.values()]
-    groups = [group for group in groups if any((method, *group) in figures for method in methods)]
+    groups = [group for group in groups if (methods[0], *group) in figures]
     columns = []
     for name, spectrum in groups:
         for figure in _SUMMARY:
@@ -124,12 +143,7 @@ def _table(
             texts = [f"{100 * mean:.2f}" + (f" ± {100 * std:.2f}" if spread else "") for mean, std in values]
             best = ranked([round(100 * mean, 2) for mean, _ in values], _LOWER_IS_BETTER[figure])
             columns.append([marks[mark].format(text) for mark, text in zip(best, texts, strict=True)])
-    names = {"nearood": "near-OOD", "farood": "far-OOD"}
-    header = ["method"]
-    for name, spectrum in groups:
-        header += [
-            f"{names[name]}{', full spectrum' if spectrum == 'full' else ''} {title}" for title in _SUMMARY.values()
-        ]
+    header = ["method", *(f"{_group_name(*group)} {title}" for group in groups for title in _SUMMARY.values())]
     return header, [[escape(method), *cells] for method, *cells in zip(methods, *columns, strict=True)]
 
 
