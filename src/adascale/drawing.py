@@ -73,7 +73,8 @@ def _dress(axes: Axes) -> None:
     axes.set_facecolor("none")
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set(color=INK, alpha=0.5, linewidth=0.7)
-    axes.tick_params(colors=INK, labelsize=8, width=0.7, length=3)
+    axes.tick_params(which="both", colors=INK, labelsize=8, width=0.7, length=3)
+    axes.tick_params(which="minor", length=1.5)
     axes.grid(color=INK, alpha=0.12, linewidth=0.6)
     axes.set_axisbelow(True)
     for axis in (axes.xaxis, axes.yaxis):
@@ -134,12 +135,13 @@ def render(figure: Figure, form: str, transparent: bool = False) -> bytes:
 
 
 def inline_svg(figure: Figure, prefix: str, description: str) -> str:
-    """The figure for an HTML page: in the page's text colour and font, with ids of its own, as wide as its container.
+    """The figure for an HTML page: in the page's own colours and font, with ids of its own, as wide as its container.
 
     ``description`` must be escaped already.
     """
     text = render(figure, "svg", transparent=True).decode()
-    text = text[text.index("<svg") :].replace(INK, "currentColor").replace("xlink:href", "href")
+    text = text[text.index("<svg") :].replace("xlink:href", "href")
+    text = text.replace(INK, "currentColor").replace(ID_COLOUR, "var(--id)")
     text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)  # it would reach the whole page
     text = re.sub(r"font-family: [^;]*; ", "", text)
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))
