@@ -223,6 +223,7 @@ def test_colours_are_the_same_everywhere() -> None:
 def test_names_and_limits_of_plots() -> None:
     assert label("a$b$") == r"a\$b\$"
     assert len(label("x" * 99)) == 30
+    assert label("a" * 20 + "b" * 20, 7) == "aaa…bbb"
     assert printable("ä\t") == r"ä\t"
     assert limits([torch.full((5,), 2.0)]) == (1.5, 2.5)
     assert limits([torch.tensor([torch.nan, torch.inf])]) == (0, 1)

@@ -50,9 +50,9 @@ def printable(text: str) -> str:
 
 
 def label(text: str, length: int = 30) -> str:
-    """A name for a plot: printable, not too long, and no formula even with dollars in it."""
+    """A name for a plot: printable, its middle left out if it is long, and no formula even with dollars in it."""
     text = printable(text)
-    text = text if len(text) <= length else f"{text[: length - 1]}…"
+    text = text if len(text) <= length else f"{text[: length // 2]}…{text[1 + length // 2 - length :]}"
     return text.replace("$", r"\$")
 
 
@@ -95,8 +95,10 @@ def legend(figure: Figure, names: Sequence[str], look: Mapping[str, Style]) -> N
     handles = [line([], [], color=look[name].colour, linestyle=look[name].dashes, linewidth=2.5) for name in names]
     texts = [label(name) for name in names]
     fitting = int(72 * figure.get_figwidth() / (5.2 * max(map(len, texts)) + 30))
+    columns = min(len(names), max(1, fitting))
+    figure.set_figheight(figure.get_figheight() + 0.17 * (-(-len(names) // columns) - 1))  # not at the plots' expense
     box = figure.legend(
-        handles, ["-"] * len(handles), loc="outside lower center", ncols=min(len(names), max(1, fitting)),
+        handles, ["-"] * len(handles), loc="outside lower center", ncols=columns,
         frameon=False, fontsize=8.5, labelcolor=INK, handlelength=1.6, columnspacing=1.4,
     )  # fmt: skip
     for entry, text in zip(box.get_texts(), texts, strict=True):

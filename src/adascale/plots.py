@@ -60,7 +60,7 @@ def histograms(run: ModelRun, methods: Sequence[str], sets: Sequence[str] | None
         axes.set_ylim(0, top)
         note = f"AUROC {100 * metrics.auroc(scores[method][_id(run)], scores[method][name]):.1f}"
         title(axes, label(name if len(methods) == 1 else f"{method}: {name}", 24), note)
-        axes.set_xlabel("score, middle 99 % of all values (right: more OOD)")
+        axes.set_xlabel("score, middle 99 % (right: more OOD)")
     for axes in panels[len(places) :]:
         axes.set_visible(False)
     for row in grid:
@@ -82,7 +82,7 @@ def _histogram(axes: Axes, scores: Mapping[str, Tensor], id_name: str, name: str
 
 def roc_curves(run: ModelRun, methods: Sequence[str]) -> Figure:
     """The share of OOD caught against the share of ID flagged, for every threshold: one plot a method."""
-    figure, grid = canvas(1, len(methods), (3.5, 3.5))
+    figure, grid = canvas(1, len(methods), (3.5, 3.75))
     look, sets = styles(kinds(run)), ood_sets(run)
     for axes, method in zip(grid[0], methods, strict=True):
         scores = _scores(run, method)
@@ -94,11 +94,10 @@ def roc_curves(run: ModelRun, methods: Sequence[str]) -> Figure:
         axes.set(
             xlim=(-0.01, 1.01),
             ylim=(-0.01, 1.01),
-            aspect="equal",
             xlabel="share of ID flagged (dashed: 95 % of OOD caught)",
         )
         axes.set(xticks=TICKS, yticks=TICKS)
-        title(axes, label(method))
+        title(axes, label(method, 24))
     grid[0][0].set_ylabel("share of OOD caught")
     legend(figure, sets, look)
     return figure
