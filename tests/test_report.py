@@ -27,7 +27,7 @@ FEW: dict[str, Kind] = {"digits": "id", "shifted digits": "shifted", "letters": 
 
 @pytest.fixture(scope="module")
 def run() -> Run:
-    return made_up_run(images=1000)
+    return made_up_run(images=300)
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,8 @@ def test_several_networks_have_mean_and_deviation(two: Run) -> None:
 
 def test_a_method_missing_on_a_network_is_not_ranked(two: Run) -> None:
     rows = [row for row in two.rows if (row.model, row.method) != ("two", "adascale_a")]
-    text = page(dataclasses.replace(two, rows=rows))
+    models = [dataclasses.replace(model, scores={}) for model in two.models]
+    text = page(dataclasses.replace(two, rows=rows, models=models))
     first = re.search(r"<tbody>\n(<tr>.*?</tr>)", text)
     assert first
     assert "1 of 2 networks" in first[1]
@@ -222,6 +223,7 @@ def test_colours_are_the_same_everywhere() -> None:
 def test_names_and_limits_of_plots() -> None:
     assert label("a$b$") == r"a\$b\$"
     assert len(label("x" * 99)) == 30
+    assert label("a" * 20 + "b" * 20, 7) == "aaa…bbb"
     assert printable("ä\t") == r"ä\t"
     assert limits([torch.full((5,), 2.0)]) == (1.5, 2.5)
     assert limits([torch.tensor([torch.nan, torch.inf])]) == (0, 1)
@@ -244,6 +246,7 @@ def test_inline_plots_take_the_colour_of_the_page(run: Run) -> None:
     assert INK in render(figure, "svg").decode()
     svg = inline_svg(figure, "z-", "all")
     assert INK not in svg
+    assert ID_COLOUR not in svg
     assert "currentColor" in svg
     assert svg.startswith("<svg viewBox=")
     assert "<style" not in svg

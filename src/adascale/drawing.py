@@ -50,9 +50,9 @@ def printable(text: str) -> str:
 
 
 def label(text: str, length: int = 30) -> str:
-    """A name for a plot: printable, not too long, and no formula even with dollars in it."""
+    """A name for a plot: printable, its middle left out if it is long, and no formula even with dollars in it."""
     text = printable(text)
-    text = text if len(text) <= length else f"{text[: length - 1]}…"
+    text = text if len(text) <= length else f"{text[: length // 2]}…{text[1 + length // 2 - length :]}"
     return text.replace("$", r"\$")
 
 
@@ -73,7 +73,8 @@ def _dress(axes: Axes) -> None:
     axes.set_facecolor("none")
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set(color=INK, alpha=0.5, linewidth=0.7)
-    axes.tick_params(colors=INK, labelsize=8, width=0.7, length=3)
+    axes.tick_params(which="both", colors=INK, labelsize=8, width=0.7, length=3)
+    axes.tick_params(which="minor", length=1.5)
     axes.grid(color=INK, alpha=0.12, linewidth=0.6)
     axes.set_axisbelow(True)
     for axis in (axes.xaxis, axes.yaxis):
@@ -94,8 +95,10 @@ def legend(figure: Figure, names: Sequence[str], look: Mapping[str, Style]) -> N
     handles = [line([], [], color=look[name].colour, linestyle=look[name].dashes, linewidth=2.5) for name in names]
     texts = [label(name) for name in names]
     fitting = int(72 * figure.get_figwidth() / (5.2 * max(map(len, texts)) + 30))
+    columns = min(len(names), max(1, fitting))
+    figure.set_figheight(figure.get_figheight() + 0.17 * (-(-len(names) // columns) - 1))  # not at the plots' expense
     box = figure.legend(
-        handles, ["-"] * len(handles), loc="outside lower center", ncols=min(len(names), max(1, fitting)),
+        handles, ["-"] * len(handles), loc="outside lower center", ncols=columns,
         frameon=False, fontsize=8.5, labelcolor=INK, handlelength=1.6, columnspacing=1.4,
     )  # fmt: skip
     for entry, text in zip(box.get_texts(), texts, strict=True):
@@ -134,12 +137,13 @@ def render(figure: Figure, form: str, transparent: bool = False) -> bytes:
 
 
 def inline_svg(figure: Figure, prefix: str, description: str) -> str:
-    """The figure for an HTML page: in the page's text colour and font, with ids of its own, as wide as its container.
+    """The figure for an HTML page: in the page's own colours and font, with ids of its own, as wide as its container.
 
     ``description`` must be escaped already.
     """
     text = render(figure, "svg", transparent=True).decode()
-    text = text[text.index("<svg") :].replace(INK, "currentColor").replace("xlink:href", "href")
+    text = text[text.index("<svg") :].replace("xlink:href", "href")
+    text = text.replace(INK, "currentColor").replace(ID_COLOUR, "var(--id)")
     text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)  # it would reach the whole page
     text = re.sub(r"font-family: [^;]*; ", "", text)
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))

@@ -59,8 +59,8 @@ def histograms(run: ModelRun, methods: Sequence[str], sets: Sequence[str] | None
         top = _histogram(axes, scores[method], _id(run), name, look)
         axes.set_ylim(0, top)
         note = f"AUROC {100 * metrics.auroc(scores[method][_id(run)], scores[method][name]):.1f}"
-        title(axes, label(name if len(methods) == 1 else f"{method}: {name}", 26), note)
-        axes.set_xlabel("score, middle 99 % of all values (right: more OOD)")
+        title(axes, label(name if len(methods) == 1 else f"{method}: {name}", 24), note)
+        axes.set_xlabel("score, middle 99 % (right: more OOD)")
     for axes in panels[len(places) :]:
         axes.set_visible(False)
     for row in grid:
@@ -82,7 +82,7 @@ def _histogram(axes: Axes, scores: Mapping[str, Tensor], id_name: str, name: str
 
 def roc_curves(run: ModelRun, methods: Sequence[str]) -> Figure:
     """The share of OOD caught against the share of ID flagged, for every threshold: one plot a method."""
-    figure, grid = canvas(1, len(methods), (3.5, 3.5))
+    figure, grid = canvas(1, len(methods), (3.5, 3.75))
     look, sets = styles(kinds(run)), ood_sets(run)
     for axes, method in zip(grid[0], methods, strict=True):
         scores = _scores(run, method)
@@ -91,9 +91,13 @@ def roc_curves(run: ModelRun, methods: Sequence[str]) -> Figure:
             axes.plot(flagged, caught, color=look[name].colour, linestyle=look[name].dashes, linewidth=1.5)
         axes.plot([0, 1], [0, 1], color=INK, alpha=0.35, linewidth=0.8)
         axes.axhline(0.95, color=INK, alpha=0.6, linewidth=0.8, linestyle=(0, (4, 3)))
-        axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal", xlabel="share of ID flagged")
+        axes.set(
+            xlim=(-0.01, 1.01),
+            ylim=(-0.01, 1.01),
+            xlabel="share of ID flagged (dashed: 95 % of OOD caught)",
+        )
         axes.set(xticks=TICKS, yticks=TICKS)
-        title(axes, label(method, 22), "dashed: 95 % caught")
+        title(axes, label(method, 24))
     grid[0][0].set_ylabel("share of OOD caught")
     legend(figure, sets, look)
     return figure
@@ -183,7 +187,7 @@ def _band(axes: Axes, ranks: Tensor, mean: Tensor, std: Tensor, style: Style, lo
 def q_ratios(profiles: Mapping[str, Profile], kinds: Mapping[str, Kind]) -> Figure:
     """``Q`` and ``Q'`` of each set: its mean over the mean of ID. Above 1, the set moves further than ID does."""
     known, others = _split(profiles, kinds)
-    figure, grid = canvas(1, 1, (5.6, 1.1 + 0.5 * len(others)))
+    figure, grid = canvas(1, 1, (3.9, 0.9 + 0.5 * len(others)))
     axes, look, longest = grid[0][0], styles(kinds), 1.0
     for place, name in enumerate(others):
         for shift, filled, quantity in ((-0.2, True, "q"), (0.2, False, "q_prime")):
@@ -199,7 +203,7 @@ def q_ratios(profiles: Mapping[str, Profile], kinds: Mapping[str, Kind]) -> Figu
             )  # fmt: skip
             longest = max(longest, ratio)
     axes.axvline(1, color=INK, linewidth=0.9, alpha=0.7)
-    axes.set(xlim=(0, 1.18 * longest), xlabel="mean of the set over mean of ID (line: as ID)")
+    axes.set(xlim=(0, 1.25 * longest), xlabel="mean of the set over mean of ID (line: as ID)")
     axes.grid(axis="y", visible=False)
     _names(axes, others)
     return figure
@@ -224,7 +228,7 @@ def ratios(profiles: Mapping[str, Profile], kinds: Mapping[str, Kind]) -> Figure
 def _ridges(values: Mapping[str, Tensor], kinds: Mapping[str, Kind], quantity: str) -> Figure:
     known, others = _split(values, kinds)
     names, look = [*known, *others], styles(kinds)
-    figure, grid = canvas(1, 1, (5.6, 0.9 + 0.5 * len(names)))
+    figure, grid = canvas(1, 1, (3.9, 0.6 + 0.45 * len(names)))
     axes, (low, high) = grid[0][0], limits(list(values.values()))
     edges = torch.linspace(low, high, BINS + 1, dtype=torch.float64)
     for place, name in enumerate(names):
