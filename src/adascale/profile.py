@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,7 @@ from adascale.results import Profile
 from adascale.stats import descending, mass_ratio, top_count
 from adascale.types import Outputs
 
-_PLACES = 200
+_PLACES = 100
 
 
 class Profiler:
@@ -45,7 +47,7 @@ class Profiler:
                 mass_ratio(ranked.clamp_min(0), percentile),
             )
         )
-        self._ranks = places.double() * 100 / size
+        self._ranks = (places + 1).double() * 100 / size
 
     def profile(self) -> Profile | None:
         """None where nothing was seen."""
@@ -58,4 +60,5 @@ class Profiler:
 
     @staticmethod
     def _places(size: int) -> Tensor:
-        return torch.linspace(0, size - 1, min(size, _PLACES)).round().long()
+        """Dense among the strongest, where the figures are drawn on a logarithmic axis."""
+        return torch.logspace(0, math.log10(size), _PLACES, dtype=torch.float64).round().long().unique() - 1
