@@ -61,4 +61,5 @@ class Profiler:
     @staticmethod
     def _places(size: int) -> Tensor:
         """Dense among the strongest, where the figures are drawn on a logarithmic axis."""
-        return torch.logspace(0, math.log10(size), _PLACES, dtype=torch.float64).round().long().unique() - 1
+        ranks = torch.logspace(0, math.log10(size), _PLACES, dtype=torch.float64).round().long()
+        return torch.tensor(sorted(set(ranks.tolist()))) - 1
