@@ -53,6 +53,11 @@ def images(n: int = 6, channels: int = 3, size: int = 16, seed: int = 0) -> Tens
     return torch.randn(n, channels, size, size, generator=torch.Generator().manual_seed(seed))
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADASCALE_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
 @pytest.fixture
 def net() -> nn.Module:
     return seeded(SmallNet)

@@ -15,26 +15,30 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path / "a", as_json=True)
     first = json.loads(capsys.readouterr().out)
     assert first["accuracy"] > 0.97
-    assert {row["method"] for row in first["methods"]} == {cls.name for cls in detectors.ALL}
-    worse_than_chance = [row["method"] for row in first["methods"] if row["far_auroc"] < 50]
-    assert worse_than_chance == []
-    best = first["methods"][0]
-    assert best["near_auroc"] > 95
-    assert best["far_auroc"] > 95
+    assert {row["method"] for row in first["methods"]} >= {cls.name for cls in detectors.ALL}
+    auroc = {(row["method"], row["kind"]): row["auroc"] for row in first["methods"]}
+    assert [key for key, value in auroc.items() if key[1] == "far" and value < 0.5] == []
+    for kind in ("near", "far"):  # the default range is too wide for this network; tuning finds a better one
+        assert auroc["adascale_a (tuned)", kind] > max(0.95, auroc["adascale_a", kind])
+    assert "best of 45 by AUROC" in first["setting"]
     truth = [row["image"].startswith("known") for row in first["verdicts"]]
     assert [not row["is_ood"] for row in first["verdicts"]] == truth
-    run(tmp_path / "b", as_json=True)
-    assert json.loads(capsys.readouterr().out) == first
+    run(tmp_path / "b", as_json=True, names=["adascale_a", "mls"])
+    second = json.loads(capsys.readouterr().out)
+    assert all(second[key] == first[key] for key in ("accuracy", "verdicts", "guarantee", "setting"))
+    assert all(row in first["methods"] for row in second["methods"])
     about = store.read(tmp_path / "a" / "detector.safetensors")[1]["about"]
     network, _ = load_network(about["model"], about["weights"])
     detector = OODDetector.load(tmp_path / "a" / "detector.safetensors", network)
     assert detector.guarantee == first["guarantee"]
+    assert "<svg" in (tmp_path / "a" / "report.html").read_text()
 
 
 def test_the_printed_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, names=["adascale_a", "ebo"])
     out = capsys.readouterr().out
     assert "scale " not in out.replace("adascale", "")
-    assert "adascale_a (p 80 to 85)" in out
+    assert "adascale_a (tuned)" in out
     assert "out-of-distribution" in out
     assert "At most 5 %" in out
+    assert "report.html" in out

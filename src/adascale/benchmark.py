@@ -69,9 +69,9 @@ class Job:
     def run(self) -> ModelRun:
         views = list(dict.fromkeys(view for entry in self.entries for view in entry.method.views))
         sets = tested(self.images)
-        val = self._extracted("val", self.images.val, views)
-        train = None if self.images.train is None else self._extracted("train", self.images.train, ())
-        extracted = {name: self._extracted(name, found, views) for name, (_, found) in sets.items()}
+        val = self.extracted("val", self.images.val, views)
+        train = None if self.images.train is None else self.extracted("train", self.images.train, ())
+        extracted = {name: self.extracted(name, found, views) for name, (_, found) in sets.items()}
         self._fit(val, train)
         shown = next((label for label, method in self.methods.items() if isinstance(method, Adaptive)), "")
         scored = {}
@@ -96,7 +96,7 @@ class Job:
             },
         )
 
-    def _extracted(self, name: str, images: ImageSet, views: Sequence[View], tamper: Tamper | None = None) -> Extracted:
+    def extracted(self, name: str, images: ImageSet, views: Sequence[View], tamper: Tamper | None = None) -> Extracted:
         """From the cache where it is there."""
         title = f"{self.network.name}: {name} ({len(images)} images)"
         network, preprocess = self.network.classifier, self.network.preprocess
@@ -127,7 +127,7 @@ class Job:
         ``self``: against outliers made from these ID images; ``ood``: against the suite's OOD validation images.
         """
         views = views_of(method, points)
-        val = self._extracted("val", self.images.val, views)
+        val = self.extracted("val", self.images.val, views)
         few = val.load()
         count = chosen_count(len(few)) if judge == "self" else len(few) // 2
         if not count:
@@ -135,14 +135,14 @@ class Job:
         parts = split(len(few), self.seed, choosing=count)
         reference = few[torch.cat([parts.fitted, parts.held_out])]
         if method.fits_on.startswith("train") and self.images.train is not None:
-            reference = self._extracted("train", self.images.train, ()).load()
+            reference = self.extracted("train", self.images.train, ()).load()
         if judge == "self":
             usable = [i for i, name in enumerate(self.images.val.names) if name not in val.failures]
             chosen = self.images.val.subset([usable[i] for i in parts.chosen.tolist()])
-            unknown = {name: self._extracted(name, chosen, views, make) for name, make in OUTLIERS.items()}
+            unknown = {name: self.extracted(name, chosen, views, make) for name, make in OUTLIERS.items()}
             against = "outliers made from them"
         else:
-            unknown = {name: self._extracted(name, found, views) for name, found in self.images.ood_val.items()}
+            unknown = {name: self.extracted(name, found, views) for name, found in self.images.ood_val.items()}
             against = "OOD validation images"
             if not unknown:
                 raise InputError("There are no OOD validation images to tune on; tune on outliers made from ID images.")
