@@ -82,10 +82,8 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=cache_folder())
     parser.add_argument("--pixels", default="trivial", choices=("trivial", "random"))
     arguments = parser.parse_args()
-    print(
-        "| network | method | default 60/85 | chosen from ID images | one knob, best | best pair | to best | to default |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+    titles = "network", "method", "default 60/85", "chosen from ID images", "one knob, best", "best pair"
+    print(f"| {' | '.join(titles)} | to best | to default |\n|---|---|---|---|---|---|---|---|")
     for name in arguments.networks:
         for variant in ("adascale_a", "adascale_l"):
             print(line(name, variant, arguments.cache, pixels=arguments.pixels), flush=True)

@@ -188,7 +188,11 @@ class _Ranked:
         self.size, self.logits, views = size, outputs.logits, methods[0].views
         self.k1 = sorted({top_count(size, method.k1) for method in methods})
         self.k2 = sorted({top_count(size, method.k2) for method in methods})
-        keep = int(keep_count(size, torch.tensor(min(method.p_min for method in methods))))
+        bounds = torch.tensor([max(m.p_max for m in methods), min(m.p_min for m in methods)])
+        self.least, keep = keep_count(size, bounds).tolist()
+        # Few distinct k against many points: then every k is scored once, and the points look their scores up.
+        self.looked_up = len(methods) > keep - self.least + 1
+        self._tables: dict[str, Tensor] = {}
         self.finite = rowwise(outputs, lambda chunk: finite_rows(chunk, views), torch.bool)
         parts = [self._sums(chunk, views, keep) for chunk in in_chunks(outputs)]
         self.mass, self.total, self.top, self.shift, self.perturbed = map(torch.cat, zip(*parts, strict=True))
@@ -211,14 +215,30 @@ class _Ranked:
         return method.combined(lambda: self.shift[:, k1], lambda: self.perturbed[:, k2], lambda: self.top[:, k2])
 
     def scores(self, method: Adaptive, share: Tensor) -> Tensor:
-        ratio = ratio_of(self.mass, self.total, keep_count(self.size, method.percentile_at(share)))
+        keep = keep_count(self.size, method.percentile_at(share))
+        if self.looked_up:
+            scores = self._table(method).gather(1, keep[:, None] - self.least).squeeze(1)
+        else:
+            scores = self._score(method, keep)
+        return torch.where(self.finite, scores, torch.inf)
+
+    def _score(self, method: Adaptive, keep: Tensor) -> Tensor:
+        ratio = ratio_of(self.mass, self.total, keep)
         score = LOGIT_SCORES[method.logit_score]
         rows = max(64, _CHUNK_LOGITS // self.logits.shape[1])
         scores = torch.empty(len(ratio), dtype=torch.float64)
         for start in range(0, len(ratio), rows):
             part = slice(start, start + rows)
             scores[part] = score(method.scaled_logits(self.logits[part], ratio[part]))
-        return torch.where(self.finite, scores, torch.inf)
+        return scores
+
+    def _table(self, method: Adaptive) -> Tensor:
+        """The scores (N, K) at each count of kept entries."""
+        if method.logit_score not in self._tables:
+            counts = range(self.least, self.mass.shape[1] + 1)
+            columns = [self._score(method, torch.tensor([count])) for count in counts]
+            self._tables[method.logit_score] = torch.stack(columns, 1)
+        return self._tables[method.logit_score]
 
 
 def _columns(values: Tensor, counts: Sequence[int]) -> Tensor:
