@@ -11,8 +11,11 @@ from __future__ import annotations
 import argparse
 import random
 import time
+from dataclasses import replace
 from itertools import product
 from typing import Any
+
+import torch
 
 from adascale import View, detectors, metrics
 from adascale.tune import GRIDS, search
@@ -30,7 +33,9 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=2048)
     parser.add_argument("--classes", type=int, default=100)
     arguments = parser.parse_args()
-    both, head = made_up(2 * arguments.samples + 1000, arguments.features, arguments.classes, (View(),))
+    both, head = made_up(2 * arguments.samples + 1000, arguments.features, arguments.classes, ())
+    shift = torch.randn(both.features.shape, generator=torch.Generator().manual_seed(1)).mul_(0.1)
+    both = replace(both, views={View(): shift.add_(both.features)})
     reference, known, unknown = both[:1000], both[1000 : 1000 + arguments.samples], both[1000 + arguments.samples :]
     method, grid = detectors.AdaSCALE_A(), points()
     began = time.monotonic()

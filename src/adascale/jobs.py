@@ -38,8 +38,7 @@ def extract_images(
 ) -> Extracted:
     """The outputs of an image set, in shards under ``folder``. Only what is not there yet costs a network pass."""
     views = list(dict.fromkeys(views))
-    network = (classifier.fingerprint(), classifier.asked_for)
-    cache = ShardCache(folder, cache_key(*network, images.fingerprint(), preprocess, tamper, batch_size))
+    cache = cache_of(classifier, images, preprocess, folder, tamper, batch_size)
     ranges = [range(i, min(i + batch_size, len(images))) for i in range(0, len(images), batch_size)]
     shards, missing = _known(cache, len(ranges), views)
     left = sum(len(ranges[index]) for index in missing)
@@ -62,6 +61,19 @@ def extract_images(
                     cache.write_view(index, view, perturbed)
             advance(len(ranges[index]))
     return _extracted(classifier, images, cache, views, [shard for shard in shards if shard is not None])
+
+
+def cache_of(
+    classifier: Classifier,
+    images: ImageSet,
+    preprocess: Preprocess,
+    folder: Path,
+    tamper: Tamper | None = None,
+    batch_size: int = 32,
+) -> ShardCache:
+    """Where the outputs of these images are kept: one place for each network, data, preprocessing and batch size."""
+    network = (classifier.fingerprint(), classifier.asked_for)
+    return ShardCache(folder, cache_key(*network, images.fingerprint(), preprocess, tamper, batch_size))
 
 
 def _known(cache: ShardCache, count: int, views: Sequence[View]) -> tuple[list[_Summary | None], dict[int, list[View]]]:
