@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from adascale.cache import Extracted
 from adascale.calibrate import split
@@ -20,7 +19,7 @@ from adascale.jobs import extract_images
 from adascale.model import Classifier
 from adascale.outliers import OUTLIERS, Tamper
 from adascale.profile import Profiler
-from adascale.progress import progress
+from adascale.progress import Advance, progress
 from adascale.results import Example, Kind, ModelRun, Profile, SetInfo
 from adascale.suites import SuiteImages
 from adascale.tune import FEWEST_IMAGES, Point, Tuning, chosen_count, grid, search, views_of
@@ -161,25 +160,31 @@ class Job:
 
 
 class _Scored:
-    """One set through every method, a chunk of its shards in memory at a time."""
+    """One set through every method, a chunk of its shards in memory at a time.
 
-    def __init__(self, methods: Mapping[str, Detector], shown: str, extracted: Extracted, advance: Any) -> None:
-        scores: dict[str, list[Tensor]] = {label: [] for label in methods}
-        predictions, correct = list[Tensor](), list[Tensor]()
-        profiled = methods.get(shown)
-        profiler = Profiler(profiled) if isinstance(profiled, Adaptive) else None
+    Results are written into tensors made beforehand: kept in lists they would pin the memory that large temporaries
+    between them give back.
+    """
+
+    def __init__(self, methods: Mapping[str, Detector], shown: str, extracted: Extracted, advance: Advance) -> None:
+        n = len(extracted)
+        self.scores = {label: torch.empty(n, dtype=torch.float64) for label in methods}
+        self.predictions = torch.empty(n, dtype=torch.int64)
+        profiled, correct, labelled, start = methods.get(shown), 0, 0, 0
+        profiler = Profiler(profiled, n) if isinstance(profiled, Adaptive) else None
         for outputs in extracted.chunks():
+            rows = slice(start, start + len(outputs))
             for label, method in methods.items():
-                scores[label].append(method.score(outputs))
-            predictions.append(outputs.logits.argmax(1))
+                self.scores[label][rows] = method.score(outputs)
+            self.predictions[rows] = outputs.logits.argmax(1)
             if outputs.labels is not None:
-                correct.append(predictions[-1] == outputs.labels)
+                correct += int((self.predictions[rows] == outputs.labels).sum())
+                labelled += len(outputs)
             if profiler is not None:
                 profiler.add(outputs)
+            start += len(outputs)
             advance(len(outputs))
-        self.scores = {label: torch.cat(parts) for label, parts in scores.items()}
-        self.predictions = torch.cat(predictions)
-        self.accuracy = float(torch.cat(correct).double().mean()) if len(correct) == len(predictions) else None
+        self.accuracy = correct / n if labelled == n else None
         self.profile: Profile | None = profiler.profile() if profiler is not None else None
 
 

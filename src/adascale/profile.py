@@ -18,10 +18,10 @@ _PLACES = 100
 class Profiler:
     """Collects a `Profile` with a fitted method; rows with NaN or infinite activations are left out."""
 
-    def __init__(self, method: Adaptive) -> None:
+    def __init__(self, method: Adaptive, most: int) -> None:
         self.method, self.images = method, 0
         self._sums: list[Tensor] = []
-        self._values: list[tuple[Tensor, ...]] = []
+        self._values = torch.empty(4, most, dtype=torch.float64)  # one piece: see benchmark._Scored
 
     def add(self, outputs: Outputs) -> None:
         view, size = self.method.view, outputs.features.shape[1]
@@ -36,17 +36,14 @@ class Profiler:
         shift, level = (moved - ranked).abs()[:, places].double(), moved[:, places].double()
         sums = [part.sum(0) for part in (shift, shift.square(), level, level.square())]
         self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)] if self._sums else sums
+        rows = slice(self.images, self.images + len(ranked))
         self.images += len(ranked)
         strongest = order[:, : top_count(size, self.method.k1)]
         percentile = self.method.percentiles(outputs)
-        self._values.append(
-            (
-                activation_shift(outputs.features, outputs.views[view], strongest),
-                self.method.shift_statistic(outputs),
-                percentile,
-                mass_ratio(ranked.clamp_min(0), percentile),
-            )
-        )
+        self._values[0, rows] = activation_shift(outputs.features, outputs.views[view], strongest)
+        self._values[1, rows] = self.method.shift_statistic(outputs)
+        self._values[2, rows] = percentile
+        self._values[3, rows] = mass_ratio(ranked.clamp_min(0), percentile)
         self._ranks = (places + 1).double() * 100 / size
 
     def profile(self) -> Profile | None:
@@ -55,8 +52,7 @@ class Profiler:
             return None
         means = [part / self.images for part in self._sums]
         shift_std, level_std = ((square - mean.square()).clamp_min(0).sqrt() for mean, square in (means[:2], means[2:]))
-        values = map(torch.cat, zip(*self._values, strict=True))
-        return Profile(self._ranks, means[0], shift_std, means[2], level_std, *values)
+        return Profile(self._ranks, means[0], shift_std, means[2], level_std, *self._values[:, : self.images])
 
     @staticmethod
     def _places(size: int) -> Tensor:
