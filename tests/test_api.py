@@ -18,12 +18,13 @@ SOURCE = ROOT / "src" / "adascale"
 LAYERS = """
     version errors types stats perturb heads model extract compat
     detectors.base detectors.presets detectors.shaping detectors.classes detectors.msp detectors.mls detectors.ebo
-    detectors.gen detectors.odin detectors.gradnorm detectors.scale detectors.lts detectors.adascale detectors.react
+    detectors.gen detectors.odin detectors.gradnorm detectors.scale detectors.lts detectors.adaptive detectors.adascale
+    detectors.react
     detectors.ash detectors.bfact detectors.vra detectors.optfs detectors.dice detectors.line detectors.nnguide
     detectors.knn detectors.mds detectors.rmds detectors.vim detectors.klm detectors.she detectors.fdbd detectors.nci
-    detectors.relation detectors metrics calibrate tune outliers data corrupt digits suites store identity detector
-    specs cache rows progress jobs results profile benchmark table tables compare drawing plots markup report demo
-    testing options describe console cli_fit cli_bench cli __main__
+    detectors.relation detectors metrics calibrate tune outliers data corrupt digits suites store identity early
+    detector specs cache rows progress jobs results profile benchmark table tables compare drawing plots markup report
+    demo testing options describe console cli_fit cli_bench cli __main__
 """.split()
 
 

@@ -169,14 +169,14 @@ def test_tuning_from_the_shell(
     assert inside(monkeypatch, "tune", suite / "suite.toml", *model, "--out", suite / "t.csv", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert len(found["trials"]) == 45
-    assert found["auroc"] == max(auroc for _, auroc in found["trials"])
+    assert found["auroc"] > max(auroc for _, auroc in found["trials"]) - 0.0076
     assert "outliers made from them" in found["judged_by"]
     assert len((suite / "t.csv").read_text().splitlines()) == 46
     # On one's own images, with OOD validation images, on a grid by name and one that changes a view.
     own = ["--id", suite / "val.npz", "--ood-val", f"x={suite / 'far.npz'}", *model]
     assert inside(monkeypatch, "tune", *own, "--grid", "one-knob") == 0
     out = capsys.readouterr().out
-    assert "best of 8 by AUROC" in out
+    assert "chosen from 8 by AUROC" in out
     assert "OOD validation images (x)" in out
     assert "--set p_min=60 --set p_max=" in out
     assert inside(monkeypatch, "tune", *own, "--grid", "epsilon=0.1,0.5 k2=5,10", "--by", "self", "--json") == 0
@@ -184,7 +184,7 @@ def test_tuning_from_the_shell(
     # fit finds the same as tune on the same images
     fitting = ["fit", suite / "val.npz", *model, "-o", suite / "d.safetensors", "--json"]
     assert inside(monkeypatch, *fitting) == 0
-    assert "best of 45 by AUROC" in json.loads(capsys.readouterr().out)["setting"]
+    assert "chosen from 45 by AUROC" in json.loads(capsys.readouterr().out)["setting"]
     assert inside(monkeypatch, "tune", "--id", suite / "id.npz", *model) == 2
     assert "40 ID images are too few to tune on" in capsys.readouterr().err
 

@@ -20,7 +20,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [key for key, value in auroc.items() if key[1] == "far" and value < 0.5] == []
     for kind in ("near", "far"):  # the default range is too wide for this network; tuning finds a better one
         assert auroc["adascale_a (tuned)", kind] > max(0.95, auroc["adascale_a", kind])
-    assert "best of 45 by AUROC" in first["setting"]
+    assert "chosen from 45 by AUROC" in first["setting"]
     truth = [row["image"].startswith("known") for row in first["verdicts"]]
     assert [not row["is_ood"] for row in first["verdicts"]] == truth
     run(tmp_path / "b", as_json=True, names=["adascale_a", "mls"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from adascale import AdascaleWarning, Detector, Head, InputError, NotFittedError, Outputs, View, detectors
-from adascale.detectors.adascale import Adaptive
+from adascale.detectors.adaptive import Adaptive
 from adascale.detectors.shaping import LOGIT_SCORES, Shaping
 from adascale.stats import energy
 from adascale.testing import CHECKS, check_detector, example_outputs

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from adascale import AdascaleWarning, Classifier, Outputs, View, detectors, extract_batch
-from adascale.detectors.adascale import Adaptive
+from adascale.detectors.adaptive import Adaptive
 from tests.conftest import ORACLES, Case, needs_oracles, worst_relative
 
 pytestmark = needs_oracles

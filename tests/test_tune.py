@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from adascale import InputError, OODDetector, Outputs, View, detectors
+from adascale import Head, InputError, OODDetector, Outputs, View, detectors
 from adascale.calibrate import split
 from adascale.outliers import OUTLIERS, Blurred, Mixed, Sample, Shuffled
 from adascale.testing import example_outputs
@@ -110,7 +110,20 @@ def test_the_best_point_wins() -> None:
     assert found.auroc == max(aurocs)
     assert found.chosen == found.trials[aurocs.index(max(aurocs))][0]
     assert found.default_auroc == aurocs[2]  # 90 is the default
-    assert "best of 3 by AUROC" in str(found)
+    assert "chosen from 3 by AUROC" in str(found)
+
+
+def test_of_points_as_good_as_the_best_the_one_in_the_middle() -> None:
+    """The percentile of SCALE hardly matters when all activations are equal: 65 to 95 tie, and 80 is in the middle."""
+    flat = Outputs(torch.randn(40, 5, generator=torch.Generator().manual_seed(0)), torch.ones(40, 64))
+    other = Outputs(flat.logits - 1, flat.features)
+    points = grid(detectors.SCALE())
+    sets = {"a": other, "b": flat}
+    head = Head(torch.randn(5, 64), None)
+    found = search(detectors.SCALE(), points, None, head, flat, sets, "x", weights={"b": 0.0}, tolerance=1.0)
+    assert found.chosen == {"percentile": 80}
+    both = search(detectors.SCALE(), points, None, head, flat, sets, "x")
+    assert found.auroc > both.auroc  # b, the same as ID, counts only without weights
 
 
 def plan(method: str = "adascale_a", alpha: float = 0.05, tune: bool | None = None, **given: Any) -> Plan:

@@ -13,16 +13,16 @@ from adascale.cache import Extracted
 from adascale.calibrate import split
 from adascale.data import ImageSet, Preprocess
 from adascale.detectors import Detector
-from adascale.detectors.adascale import Adaptive
+from adascale.detectors.adaptive import Adaptive
 from adascale.errors import InputError
 from adascale.jobs import extract_images
 from adascale.model import Classifier
-from adascale.outliers import OUTLIERS, Tamper
+from adascale.outliers import OUTLIERS, WEIGHTS, Tamper
 from adascale.profile import Profiler
 from adascale.progress import Advance, progress
 from adascale.results import Example, Kind, ModelRun, Profile, SetInfo
 from adascale.suites import SuiteImages
-from adascale.tune import FEWEST_IMAGES, Point, Tuning, chosen_count, grid, search, views_of
+from adascale.tune import FEWEST_IMAGES, TOLERANCE, Point, Tuning, chosen_count, grid, search, views_of
 from adascale.types import View
 
 Judge = Literal["self", "ood"]
@@ -147,7 +147,8 @@ class Job:
                 raise InputError("There are no OOD validation images to tune on; tune on outliers made from ID images.")
         by = f"{count} ID images against {against} ({', '.join(unknown)})"
         sets = {name: found.load() for name, found in unknown.items()}
-        return search(method, points, reference, self.network.classifier.head, few[parts.chosen], sets, by)
+        rule: dict[str, Any] = {"weights": WEIGHTS, "tolerance": TOLERANCE} if judge == "self" else {}
+        return search(method, points, reference, self.network.classifier.head, few[parts.chosen], sets, by, **rule)
 
     def _leave_out_infinite(self, scored: Mapping[str, _Scored]) -> None:
         for label in list(self.methods):

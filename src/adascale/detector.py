@@ -16,13 +16,14 @@ from adascale import detectors, store
 from adascale.calibrate import Calibration, check_alpha, split, total_needed
 from adascale.data import Preprocess
 from adascale.detectors import Detector
+from adascale.early import decisions
 from adascale.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.extract import batches, extract_batch
 from adascale.identity import adopt_head, saved_method, shared_rows
 from adascale.model import Classifier
-from adascale.outliers import OUTLIERS, Sample, Tamper
-from adascale.tune import MOST_CHOSEN, Plan, Tuning, chosen_count, search
-from adascale.types import Outputs, Verdict, View
+from adascale.outliers import OUTLIERS, WEIGHTS, Sample, Tamper
+from adascale.tune import MOST_CHOSEN, TOLERANCE, Plan, Tuning, chosen_count, search
+from adascale.types import Decision, Outputs, Verdict, View, joined
 from adascale.version import __version__
 
 if TYPE_CHECKING:
@@ -145,7 +146,10 @@ class OODDetector:
         reference = outputs[parts.fitted] if share else train if learns_from != "nothing" else None
         if outliers:
             judge = f"{len(parts.chosen)} ID images against outliers made from them ({', '.join(outliers)})"
-            self.tuning = search(self.method, plan.points, reference, head, outputs[parts.chosen], outliers, judge)
+            rule = {"weights": WEIGHTS, "tolerance": TOLERANCE}
+            self.tuning = search(
+                self.method, plan.points, reference, head, outputs[parts.chosen], outliers, judge, **rule
+            )
             self._method = replace(self._method, **self.tuning.chosen)
         self.method.fit(reference, head)
         held_out = outputs[parts.held_out]
@@ -206,11 +210,7 @@ class OODDetector:
 
     def __call__(self, images: Any) -> Verdict:
         """The verdict for these images."""
-        parts = list(self.stream(images))
-        if not parts:
-            raise InputError("There are no images to judge; give a tensor (N, C, H, W) or batches.")
-        fields = ("is_ood", "score", "p_value", "logits", "prediction")
-        return Verdict(*(torch.cat([getattr(part, name) for part in parts]) for name in fields))
+        return joined(list(self.stream(images)))
 
     def stream(self, images: Any) -> Iterator[Verdict]:
         """Verdicts batch by batch, for more images than fit in memory."""
@@ -218,13 +218,28 @@ class OODDetector:
             self.check_shape(batch)
             yield self.judge(extract_batch(self.classifier, batch, self.method.views))
 
-    def check_shape(self, images: Tensor) -> None:
-        """Refuse images of another size than the detector was calibrated on."""
+    def is_ood(self, images: Any) -> Tensor:
+        """Decisions alone (N,), the same as ``detector(images).is_ood`` and much cheaper: see `decide`."""
+        return self.decide(images).is_ood
+
+    def decide(self, images: Any) -> Decision:
+        """Decisions without scores: the perturbed pass is made only where it can still change the answer."""
+        return joined(list(self.decisions(images)))
+
+    def decisions(self, images: Any) -> Iterator[Decision]:
+        """The same batch by batch, in order; open cases are gathered over batches."""
+        threshold = self._calibrated().threshold
+        checked = (self.check_shape(batch) for batch, _ in batches(images, self.batch_size))
+        return decisions(self.classifier, self.method, threshold, checked, self.batch_size)
+
+    def check_shape(self, images: Tensor) -> Tensor:
+        """The images; refuse images of another size than the detector was calibrated on."""
         if self.input_shape is not None and tuple(images.shape[1:]) != self.input_shape:
             raise InputError(
                 f"Images are {tuple(images.shape[1:])}; the detector was calibrated on {self.input_shape}. "
                 "Resize them, or fit again at this size."
             )
+        return images
 
     def score(self, images: Any) -> Tensor:
         """OOD scores alone (N,), float64, higher = more OOD."""

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from adascale.detectors.adascale import Adaptive, activation_shift
+from adascale.detectors.adaptive import Adaptive, activation_shift
 from adascale.results import Profile
 from adascale.stats import descending, mass_ratio, top_count
 from adascale.types import Outputs

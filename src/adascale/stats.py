@@ -60,10 +60,14 @@ def ratio_of(mass: Tensor, total: Tensor, keep: Tensor) -> Tensor:
     return torch.where(usable, total / torch.where(usable, kept, 1.0), 1.0)
 
 
+def activation_scale(ratio: Tensor) -> Tensor:
+    """``e^r``, kept finite."""
+    return ratio.double().clamp(max=_LARGEST_EXPONENT).exp()
+
+
 def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Tensor:
     """``W (a e^r) + b`` without the head: ``e^r`` is one number a row, so it equals ``e^r (z - b) + b``."""
-    factor = ratio.double().clamp(max=_LARGEST_EXPONENT).exp()[:, None]
-    return factor * (logits.double() - bias) + bias
+    return activation_scale(ratio)[:, None] * (logits.double() - bias) + bias
 
 
 def generalised_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:

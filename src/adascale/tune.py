@@ -18,6 +18,7 @@ from adascale.types import Head, Outputs, View
 
 FEWEST_IMAGES = 64
 MOST_CHOSEN = 200
+TOLERANCE = 0.0075  # of a mean AUROC on made-up outliers: differences below mean little for real ones
 _CHOSEN_SHARE = 0.3
 _PERCENTILES = (60, 65, 70, 75, 80, 85, 90, 95, 99)
 # The grids of the AdaSCALE paper by name; `pairs` is ours: with equality, which is SCALE or LTS.
@@ -46,7 +47,9 @@ class Tuning:
     def __str__(self) -> str:
         values = ", ".join(f"{name}={value}" for name, value in self.chosen.items())
         instead = "" if self.default_auroc is None else f", the default {100 * self.default_auroc:.2f} %"
-        return f"{values}: best of {len(self.trials)} by AUROC ({100 * self.auroc:.2f} %{instead}) on {self.judged_by}"
+        return (
+            f"{values}: chosen from {len(self.trials)} by AUROC ({100 * self.auroc:.2f} %{instead}) on {self.judged_by}"
+        )
 
 
 def grid(method: Detector, space: Mapping[str, Sequence[Any]] | None = None) -> list[Point]:
@@ -74,24 +77,42 @@ def search(
     known: Outputs,
     unknown: Mapping[str, Outputs],
     judged_by: str,
+    *,
+    weights: Mapping[str, float] | None = None,
+    tolerance: float = 0.0,
 ) -> Tuning:
     """The point with the highest mean AUROC of ``known`` against each set of ``unknown``; of equals the first.
 
-    ``reference``, what the method is fitted on, should hold none of ``known``.
+    ``reference``, what the method is fitted on, should hold none of ``known``. ``weights``: of the sets, by default
+    equal. ``tolerance``: points this close to the best count as good as it, and the one in their middle is taken.
     """
+    share = torch.tensor([(weights or {}).get(name, 1.0) for name in unknown], dtype=torch.float64)
     results: dict[int, float] = {}
-    current = {name: getattr(method, name) for name in points[0]}
-    tried = [*points, current]
+    tried = [*points, {name: getattr(method, name) for name in points[0]}]
     for i, scores in method.sweep(tried, reference, head, [known, *unknown.values()]):
         if scores is not None:
             finite = [_finite(part) for part in scores]
-            results[i] = sum(auroc(finite[0], other) for other in finite[1:]) / (len(finite) - 1)
+            aurocs = torch.tensor([auroc(finite[0], other) for other in finite[1:]], dtype=torch.float64)
+            results[i] = float(aurocs @ share / share.sum())
     default = results.pop(len(points), None)
     if not results:
         raise InputError(f"{method.name} could not be fitted at any of the {len(points)} points of the grid.")
-    best = max(results, key=lambda i: (results[i], -i))
+    top = max(results.values())
+    chosen = _middle(points, [i for i in sorted(results) if results[i] >= top - tolerance], results)
     trials = tuple((points[i], results[i]) for i in sorted(results))
-    return Tuning(points[best], results[best], default, judged_by, trials)
+    return Tuning(points[chosen], results[chosen], default, judged_by, trials)
+
+
+def _middle(points: Sequence[Point], good: Sequence[int], results: Mapping[int, float]) -> int:
+    """Of these points the one nearest to their mean, each parameter in units of its range over the grid."""
+    best = max(good, key=lambda i: (results[i], -i))
+    if not all(isinstance(value, int | float) for point in points for value in point.values()):
+        return best
+    values = torch.tensor([list(point.values()) for point in points], dtype=torch.float64)
+    values = values / (values.amax(0) - values.amin(0)).clamp_min(1e-300)
+    distance = (values - values[list(good)].mean(0)).square().sum(1)
+    nearest = min(float(distance[i]) for i in good)
+    return max((i for i in good if float(distance[i]) <= nearest + 1e-12), key=lambda i: (results[i], -i))
 
 
 def chosen_count(n: int) -> int:

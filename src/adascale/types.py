@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor
@@ -174,3 +174,35 @@ class Verdict:
 
     def __repr__(self) -> str:
         return f"Verdict({int(self.is_ood.sum())} of {len(self)} out-of-distribution)"
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """Yes or no for a batch of N images; every field has N rows.
+
+    is_ood: the same as that of the full `Verdict`. early: settled by the clean pass alone. logits: the network's own.
+    prediction: their largest.
+    """
+
+    is_ood: Tensor
+    early: Tensor
+    logits: Tensor
+    prediction: Tensor
+
+    def __len__(self) -> int:
+        return len(self.is_ood)
+
+    def __repr__(self) -> str:
+        ood, early = int(self.is_ood.sum()), int(self.early.sum())
+        return f"Decision({ood} of {len(self)} out-of-distribution, {early} settled early)"
+
+
+Answer = TypeVar("Answer", Verdict, Decision)
+
+
+def joined(parts: Sequence[Answer]) -> Answer:
+    """One answer of many, in order."""
+    if not parts:
+        raise InputError("There are no images to judge; give a tensor (N, C, H, W) or batches.")
+    columns = (torch.cat([getattr(part, field.name) for part in parts]) for field in fields(parts[0]))
+    return type(parts[0])(*columns)

@@ -1,249 +1,17 @@
-"""AdaSCALE: a percentile for every sample, from how far its strongest activations move."""
+"""AdaSCALE-A, AdaSCALE-L, and the ablation that takes the shift itself as the score."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.detectors.base import (
-    Detector,
-    FitsOn,
-    check_number,
-    check_percent,
-    finite_rows,
-    in_chunks,
-    rowwise,
-)
-from adascale.detectors.shaping import LOGIT_SCORES, Shaping
-from adascale.errors import InputError
-from adascale.stats import (
-    descending,
-    ecdf,
-    keep_count,
-    mass_ratio,
-    ratio_of,
-    scaled_activation_logits,
-    top_count,
-)
-from adascale.types import Head, Outputs, Pixels, View
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-_CHUNK_LOGITS = 2**17
-
-Lazy = Callable[[], Tensor]
-Statistic = Literal["q_prime", "q", "c_o", "top", "q_top"]
-
-
-def activation_shift(features: Tensor, perturbed: Tensor, strongest: Tensor) -> Tensor:
-    """``Q``: the sum of ``|a_eps - a|`` over the given indices (N, k1), the strongest of ``a``."""
-    return (perturbed.gather(1, strongest).double() - features.gather(1, strongest).double()).abs().sum(1)
-
-
-def perturbed_mass(perturbed: Tensor, strongest: Tensor) -> Tensor:
-    """``C_o``: the sum of ``ReLU(a_eps)`` over the given indices (N, k2), the strongest of ``a``."""
-    return perturbed.gather(1, strongest).clamp_min(0).double().sum(1)
-
-
-@dataclass
-class Adaptive(Shaping):
-    """What the AdaSCALE variants share (Regmi, "AdaSCALE: adaptive scaling for OOD detection").
-
-    With ``i1``, ``i2`` the indices of the ``k1`` % and ``k2`` % largest entries of ``a`` (unperturbed)::
-
-        Q  = sum over i1 of |a_eps - a|        C_o = sum over i2 of ReLU(a_eps)        Q' = lam Q + C_o
-        p  = p_min + (1 - F(Q')) (p_max - p_min)       F: share of ID samples with a statistic <= this one
-        r  = sum(ReLU(a)) / (sum of the k largest of ReLU(a)),  k the entries above p
-
-    ``lam`` is the paper's lambda, ``fraction`` its ``o``, ``epsilon`` the step. ``statistic`` selects an ablation in
-    the place of ``Q'`` (``q_prime``): ``q`` = Q, ``c_o`` = C_o, ``top`` = sum of the k2 % largest of ``a``,
-    ``q_top`` = lam Q + that sum. Fitted on a few ID samples without labels (10 suffice). The published code computes
-    Q' differently for fitting and for scoring; here one function serves both. Where k % of D is less than one entry,
-    one is taken (the reference takes none).
-    """
-
-    fits_on: ClassVar[FitsOn] = "val"
-    tuned_by_default: ClassVar[bool] = True
-    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "relu"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        "p_min": (60, 65, 70, 75, 80, 85, 90, 95, 99),
-        "p_max": (60, 65, 70, 75, 80, 85, 90, 95, 99),
-    }
-
-    p_min: float = 60
-    p_max: float = 85
-    k1: float = 1
-    k2: float = 5
-    lam: float = 10
-    pixels: Pixels = "trivial"
-    fraction: float = 0.05
-    epsilon: float = 0.5
-    seed: int = 0
-    statistic: Statistic = "q_prime"
-
-    def _check_parameters(self) -> None:
-        check_percent("p_min", self.p_min)
-        check_percent("p_max", self.p_max)
-        if self.p_min > self.p_max:
-            raise InputError(f"p_min={self.p_min} is above p_max={self.p_max}; it must not be.")
-        check_percent("k1", self.k1)
-        check_percent("k2", self.k2)
-        check_number("lam", self.lam)
-        if self.statistic not in get_args(Statistic):
-            raise InputError(f"statistic={self.statistic!r}; choose one of {', '.join(get_args(Statistic))}.")
-        _ = self.view  # validates pixels and fraction
-
-    @property
-    def view(self) -> View:
-        return View(self.pixels, self.fraction, self.epsilon, self.seed)
-
-    @property
-    def views(self) -> tuple[View, ...]:
-        return (self.view,) if self.statistic != "top" else ()
-
-    def shift_statistic(self, outputs: Outputs) -> Tensor:
-        """The statistic that sets the percentile, for fitting and for scoring alike: ``Q'`` or its ablation."""
-        return self._statistic(outputs, descending(outputs.features)[1])
-
-    def percentiles(self, outputs: Outputs) -> Tensor:
-        """``p`` for each sample."""
-        return self.percentile_at(ecdf(self.reference_, self.shift_statistic(outputs)))
-
-    def ratios(self, outputs: Outputs) -> Tensor:
-        """``r`` for each sample."""
-        ranked, order = descending(outputs.features)
-        share = ecdf(self.reference_, self._statistic(outputs, order))
-        return mass_ratio(ranked.clamp_min(0), self.percentile_at(share))
-
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        self.reference_ = rowwise(reference, self.shift_statistic).sort().values
-
-    def shaped_logits(self, outputs: Outputs) -> Tensor:
-        return self.scaled_logits(outputs.logits, self.ratios(outputs))
-
-    @abstractmethod
-    def scaled_logits(self, logits: Tensor, ratio: Tensor) -> Tensor:
-        """The logits after scaling with ``r``."""
-
-    def sweep(
-        self, points: Sequence[Mapping[str, Any]], reference: Outputs | None, head: Head, sets: Sequence[Outputs]
-    ) -> Iterator[tuple[int, list[Tensor] | None]]:
-        """One sort of each set serves every ``p_min, p_max, k1, k2, lam`` and statistic."""
-        made = {i: method for i, point in enumerate(points) if (method := self._at(point)) is not None}
-        yield from ((i, None) for i in range(len(points)) if i not in made)
-        for views in dict.fromkeys(method.views for method in made.values()):
-            group = {i: method for i, method in made.items() if method.views == views}
-            learned = _Ranked(next(iter(group.values()))._usable(reference, head), list(group.values()))
-            ranked = [_Ranked(outputs, list(group.values())) for outputs in sets]
-            shares: dict[tuple[Any, ...], list[Tensor]] = {}
-            for i, method in group.items():
-                key = (method.k1, method.k2, method.lam, method.statistic)
-                if key not in shares:
-                    sample = learned.statistic(method).sort().values
-                    shares[key] = [ecdf(sample, part.statistic(method)) for part in ranked]
-                method.head_ = head
-                yield i, [part.scores(method, share) for part, share in zip(ranked, shares[key], strict=True)]
-
-    def _at(self, point: Mapping[str, Any]) -> Self | None:
-        try:
-            return replace(self, **point)
-        except InputError:
-            return None
-
-    def percentile_at(self, share: Tensor) -> Tensor:
-        """``p = p_min + (1 - F) (p_max - p_min)``."""
-        return self.p_min + (1 - share) * (self.p_max - self.p_min)
-
-    def combined(self, shift: Lazy, mass: Lazy, top: Lazy) -> Tensor:
-        """The statistic from ``Q``, ``C_o`` and the sum of the k2 % largest of ``a``."""
-        if self.statistic == "top":
-            return top()
-        if self.statistic == "c_o":
-            return mass()
-        if self.statistic == "q":
-            return shift()
-        return self.lam * shift() + (top() if self.statistic == "q_top" else mass())
-
-    def _statistic(self, outputs: Outputs, order: Tensor) -> Tensor:
-        features, size = outputs.features, outputs.features.shape[1]
-        i1, i2 = order[:, : top_count(size, self.k1)], order[:, : top_count(size, self.k2)]
-        return self.combined(
-            lambda: activation_shift(features, outputs.views[self.view], i1),
-            lambda: perturbed_mass(outputs.views[self.view], i2),
-            lambda: features.gather(1, i2).double().sum(1),
-        )
-
-
-class _Ranked:
-    """One set, sorted once: prefix sums for every percentile, k1 and k2 that these methods ask for."""
-
-    def __init__(self, outputs: Outputs, methods: Sequence[Adaptive]) -> None:
-        size = outputs.features.shape[1]
-        self.size, self.logits, views = size, outputs.logits, methods[0].views
-        self.k1 = sorted({top_count(size, method.k1) for method in methods})
-        self.k2 = sorted({top_count(size, method.k2) for method in methods})
-        bounds = torch.tensor([max(m.p_max for m in methods), min(m.p_min for m in methods)])
-        self.least, keep = keep_count(size, bounds).tolist()
-        # Few distinct k against many points: then every k is scored once, and the points look their scores up.
-        self.looked_up = len(methods) > keep - self.least + 1
-        self._tables: dict[str, Tensor] = {}
-        self.finite = rowwise(outputs, lambda chunk: finite_rows(chunk, views), torch.bool)
-        parts = [self._sums(chunk, views, keep) for chunk in in_chunks(outputs)]
-        self.mass, self.total, self.top, self.shift, self.perturbed = map(torch.cat, zip(*parts, strict=True))
-
-    def _sums(self, outputs: Outputs, views: Sequence[View], keep: int) -> tuple[Tensor, ...]:
-        ranked, order = descending(outputs.features.nan_to_num(0, 0, 0))
-        mass = ranked.clamp_min(0).double().cumsum(1)
-        strongest = ranked[:, : max(self.k1[-1], self.k2[-1])].double()
-        moved = outputs.views[views[0]].gather(1, order[:, : strongest.shape[1]]).double() if views else strongest
-        return (
-            mass[:, :keep].clone(),
-            mass[:, -1].clone(),
-            _columns(strongest, self.k2),
-            _columns((moved - strongest).abs(), self.k1),
-            _columns(moved.clamp_min(0), self.k2),
-        )
-
-    def statistic(self, method: Adaptive) -> Tensor:
-        k1, k2 = self.k1.index(top_count(self.size, method.k1)), self.k2.index(top_count(self.size, method.k2))
-        return method.combined(lambda: self.shift[:, k1], lambda: self.perturbed[:, k2], lambda: self.top[:, k2])
-
-    def scores(self, method: Adaptive, share: Tensor) -> Tensor:
-        keep = keep_count(self.size, method.percentile_at(share))
-        if self.looked_up:
-            scores = self._table(method).gather(1, keep[:, None] - self.least).squeeze(1)
-        else:
-            scores = self._score(method, keep)
-        return torch.where(self.finite, scores, torch.inf)
-
-    def _score(self, method: Adaptive, keep: Tensor) -> Tensor:
-        ratio = ratio_of(self.mass, self.total, keep)
-        score = LOGIT_SCORES[method.logit_score]
-        rows = max(64, _CHUNK_LOGITS // self.logits.shape[1])
-        scores = torch.empty(len(ratio), dtype=torch.float64)
-        for start in range(0, len(ratio), rows):
-            part = slice(start, start + rows)
-            scores[part] = score(method.scaled_logits(self.logits[part], ratio[part]))
-        return scores
-
-    def _table(self, method: Adaptive) -> Tensor:
-        """The scores (N, K) at each count of kept entries."""
-        if method.logit_score not in self._tables:
-            counts = range(self.least, self.mass.shape[1] + 1)
-            columns = [self._score(method, torch.tensor([count])) for count in counts]
-            self._tables[method.logit_score] = torch.stack(columns, 1)
-        return self._tables[method.logit_score]
-
-
-def _columns(values: Tensor, counts: Sequence[int]) -> Tensor:
-    """The sums of the first ``count`` entries of each row, for each of the counts."""
-    return values[:, : counts[-1]].cumsum(1)[:, [count - 1 for count in counts]]
+from adascale.detectors.adaptive import Adaptive, activation_shift
+from adascale.detectors.base import Detector, check_percent
+from adascale.stats import activation_scale, descending, top_count
+from adascale.types import Outputs, Pixels, View
 
 
 @dataclass
@@ -253,8 +21,11 @@ class AdaSCALE_A(Adaptive):
     name: ClassVar[str] = "adascale_a"
     summary: ClassVar[str] = "activations scaled by exp(r), percentile adapted to each sample"
 
-    def scaled_logits(self, logits: Tensor, ratio: Tensor) -> Tensor:
-        return scaled_activation_logits(logits, self.head_.offset, ratio)
+    def scale_of(self, ratio: Tensor) -> Tensor:
+        return activation_scale(ratio)
+
+    def line(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        return logits.double() - self.head_.offset, self.head_.offset
 
 
 @dataclass
@@ -264,8 +35,11 @@ class AdaSCALE_L(Adaptive):
     name: ClassVar[str] = "adascale_l"
     summary: ClassVar[str] = "logits scaled by r^2, percentile adapted to each sample"
 
-    def scaled_logits(self, logits: Tensor, ratio: Tensor) -> Tensor:
-        return logits.double() * ratio.square()[:, None]
+    def scale_of(self, ratio: Tensor) -> Tensor:
+        return ratio.square()
+
+    def line(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        return logits.double(), logits.new_zeros(logits.shape[1], dtype=torch.float64)
 
 
 @dataclass

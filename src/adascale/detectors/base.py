@@ -91,6 +91,16 @@ class Detector(ABC):
         self._check_shapes(outputs, self.head_)
         return rowwise(outputs, self._guarded_score)
 
+    def bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
+        """The least and the largest score (N,) that these samples can have whatever their views are; None if unknown.
+
+        A method without views has one score. NaN for rows that need the views to be judged.
+        """
+        if self.views:
+            return None
+        scores = self.score(outputs)
+        return scores, scores
+
     def sweep(
         self, points: Sequence[Mapping[str, Any]], reference: Outputs | None, head: Head, sets: Sequence[Outputs]
     ) -> Iterator[tuple[int, list[Tensor] | None]]:

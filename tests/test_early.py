@@ -1,0 +1,137 @@
+"""Early decisions are the decisions of the full computation, always."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from adascale import Calibration, Head, OODDetector, Outputs, View, detectors
+from tests.conftest import SmallNet, images, seeded
+
+
+class SignedNet(SmallNet):
+    """Features of both signs."""
+
+    def features(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.norm(self.conv(x))).mean((2, 3)) - 0.05
+
+
+def random_case(seed: int, classes: int, signed: bool, spread: float) -> tuple[Outputs, Outputs, Head]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def made(n: int) -> Outputs:
+        features = torch.randn(n, 50, generator=generator) * spread
+        features = features if signed else features.clamp_min(0)
+        features[0] = 0
+        moved = features + torch.randn(n, 50, generator=generator)
+        return Outputs(head(features).float(), features, {View(): moved})
+
+    head = Head(torch.randn(classes, 50, generator=generator), 3 * torch.randn(classes, generator=generator))
+    return made(20), made(60), head
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    variant=st.sampled_from(["adascale_a", "adascale_l"]),
+    statistic=st.sampled_from(["q_prime", "q", "c_o", "top", "q_top"]),
+    p=st.lists(st.floats(0, 100), min_size=2, max_size=2).map(sorted),
+    classes=st.sampled_from([1, 2, 7]),
+    signed=st.booleans(),
+    spread=st.sampled_from([0.01, 1.0, 30.0]),
+)
+def test_every_score_lies_within_its_bounds(
+    seed: int, variant: str, statistic: Any, p: list[float], classes: int, signed: bool, spread: float
+) -> None:
+    reference, outputs, head = random_case(seed, classes, signed, spread)
+    method = detectors.get(variant)(p_min=p[0], p_max=p[1], statistic=statistic).fit(reference, head)
+    clean = Outputs(outputs.logits, outputs.features)
+    bounds = method.bounds(clean)
+    assert bounds is not None
+    scores, (low, high) = method.score(outputs), bounds
+    slack = 1e-9 * (1 + scores.abs())
+    assert (low <= scores + slack).all()
+    assert (scores <= high + slack).all()
+
+
+def test_bounds_hold_where_the_energy_turns() -> None:
+    """Negative and positive logits: E(s z) falls first and grows then, so its minimum lies inside."""
+    head = Head(torch.tensor([[1.0, -1.0]]).repeat(3, 1), torch.zeros(3))
+    logits = torch.tensor([[-2.0, 0.1, -3.0]]).repeat(50, 1)
+    features = torch.rand(50, 2, generator=torch.Generator().manual_seed(0)) + 0.1
+    method = detectors.AdaSCALE_L(p_min=0, p_max=50).fit(Outputs(logits, features, {View(): features}), head)
+    bounds = method.bounds(Outputs(logits, features))
+    assert bounds is not None
+    inside = torch.stack(
+        [-torch.logsumexp(logits.double() * s, 1) for s in torch.linspace(1, 4, 400, dtype=torch.float64).tolist()]
+    )
+    ends = torch.maximum(inside[0], inside[-1])
+    assert (inside.amax(0) > ends).any()  # the case is there
+    for i in range(50):
+        scales = torch.linspace(
+            1, float(features[i].double().sum() / features[i].double().max()) ** 2, 200, dtype=torch.float64
+        ).tolist()
+        within = torch.stack([-torch.logsumexp(logits[i].double() * s, 0) for s in scales])
+        assert within.max() <= bounds[1][i] + 1e-9
+        assert within.min() >= bounds[0][i] - 1e-9
+
+
+@pytest.mark.parametrize("make", [SmallNet, SignedNet])
+@pytest.mark.parametrize("method", ["adascale_a", "adascale_l"])
+@pytest.mark.parametrize("pixels", ["trivial", "random"])
+def test_decisions_are_those_of_the_verdict(make: type[nn.Module], method: str, pixels: str) -> None:
+    net, pictures = seeded(make), images(70, seed=3) * torch.linspace(0.2, 3, 70).view(-1, 1, 1, 1)
+    detector = OODDetector(net, method, pixels=pixels, p_min=60, p_max=90, batch_size=16).fit(images(40))
+    scores = detector.score(pictures)
+    early = 0
+    for share in (0.02, 0.3, 0.5, 0.8, 0.97):
+        tau = float(scores.quantile(share))
+        detector.calibration = Calibration(torch.full((19,), tau))  # the threshold is tau
+        decision = detector.decide(pictures)
+        assert torch.equal(decision.is_ood, scores > tau) or (scores - tau).abs().min() < 1e-5
+        assert torch.equal(decision.prediction, detector(pictures).prediction)
+        early += int(decision.early.sum())
+    assert 0 < early < 5 * 70
+
+
+def test_open_cases_are_gathered_over_batches() -> None:
+    net = seeded(SmallNet)
+    detector = OODDetector(net, pixels="random", p_min=60, p_max=90, batch_size=8).fit(images(40))
+    pictures = images(64, seed=5)
+    detector.calibration = Calibration(detector.score(pictures).median().repeat(19))
+    sizes: list[int] = []
+    handle = net.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
+    decision = detector.decide(pictures)
+    handle.remove()
+    extra = sum(sizes) - 64
+    assert extra == int((~decision.early).sum())  # one more pass for each open image, none for the others
+    assert len(sizes) - 8 <= extra // 8 + 1
+
+
+def test_other_methods_are_decided_too() -> None:
+    for name, early in (("scale", 30), ("msp", 30), ("odin", 0)):
+        detector = OODDetector(seeded(SmallNet), name).fit(images(40))
+        decision = detector.decide(images(30, seed=2))
+        assert torch.equal(decision.is_ood, detector(images(30, seed=2)).is_ood)
+        assert int(decision.early.sum()) == early
+
+
+def test_broken_images_are_flagged_by_the_full_path() -> None:
+    detector = OODDetector(seeded(SmallNet), p_min=60, p_max=90).fit(images(40))
+    pictures = images(5, seed=2)
+    pictures[2, 0, 0, 0] = torch.nan
+    decision = detector.decide(pictures)
+    assert bool(decision.is_ood[2])
+    assert not bool(decision.early[2])
+    assert torch.equal(decision.is_ood, detector(pictures).is_ood)
+
+
+def test_images_of_several_sizes() -> None:
+    detector = OODDetector(seeded(SmallNet), p_min=60, p_max=90).fit([images(20), images(20, size=20)])
+    mixed = [images(9, seed=4), images(9, size=20, seed=4), images(9, seed=5)]
+    assert torch.equal(detector.is_ood(mixed), detector(mixed).is_ood)
