@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from adascale import InputError, load_network, networks
 from adascale.attack import accuracy
 from adascale.data import find_images
+from adascale.specs import new_network
 from tests.conftest import DATA, images, needs_data
 
 WEIGHTS = DATA / "weights" / "cifar10_densenet101.safetensors"
@@ -59,12 +60,20 @@ def test_bad_specs_are_answered_in_one_line(spec: str, words: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("spec", ["adascale:resnet-18", "torchvision:resnet18", "timm:resnet10t"])
+def test_new_networks_have_the_classes_asked_for(spec: str) -> None:
+    with torch.no_grad():
+        assert new_network(spec, 7)[0].eval()(images(1, size=32)).shape == (1, 7)
+
+
 def test_foreign_weights_are_refused(tmp_path: Path) -> None:
     save_file({"x": torch.zeros(1)}, tmp_path / "x.safetensors")
     with pytest.raises(InputError, match="not those of wrn-28-10"):
         load_network("adascale:wrn-28-10", tmp_path / "x.safetensors")
     with pytest.raises(InputError, match="width=0"):
         networks.make("resnet-18", width=0)
+    with pytest.raises(InputError, match="only the networks of adascale"):
+        new_network("torchvision:resnet18", 7, width=0.5)
 
 
 @needs_data
@@ -84,5 +93,5 @@ def test_densenet_weights_of_other_names_give_the_same_logits() -> None:
 def test_densenet_accuracy_on_cifar10() -> None:
     ours, preprocess = load_network("adascale:densenet-100-12", WEIGHTS)
     assert preprocess is not None
-    test = find_images(DATA / "cifar" / "cifar10_test.npz").subset(range(500))
+    test = find_images(DATA / "cifar" / "cifar10_test.npz").subset(range(300))
     assert accuracy(ours, test, preprocess) >= 0.92

@@ -100,7 +100,7 @@ def same(first: Path, second: Path) -> bool:
 
 
 @pytest.mark.parametrize("loss", ["cross-entropy", "ish", "adversarial"])
-def test_every_place_of_interruption_is_as_good(loss: str, tmp_path: Path) -> None:
+def test_every_place_of_interruption_is_as_good(loss: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = replace(RECIPES[loss], epochs=2, batch_size=16, lr=0.02)
     trained(tmp_path / "whole.safetensors", recipe)
     for place in (2, 3, 5):  # within an epoch, at its end, within the next
@@ -117,7 +117,7 @@ def test_every_place_of_interruption_is_as_good(loss: str, tmp_path: Path) -> No
                 raise Stop
             step(wrapped, number, *rest)
 
-        job._step = stopping  # type: ignore[method-assign]
+        monkeypatch.setattr(job, "_step", stopping)
         with pytest.raises(Stop):
             job.run(tmp_path / f"{place}.safetensors")
         trained(tmp_path / f"{place}.safetensors", recipe)
@@ -285,7 +285,7 @@ def test_recipes_of_the_papers() -> None:
 
 def test_a_budget_scales_epochs_and_width() -> None:
     recipe, width = budgeted(Recipe(), 0.01, scalable=True)
-    assert (recipe.epochs, width) == (10, pytest.approx(0.01**0.25))
+    assert recipe.epochs == 10
     assert recipe.epochs / 100 * width**2 == pytest.approx(0.01)
     assert budgeted(Recipe(), 0.01, scalable=False) == (Recipe(epochs=1), 1.0)
     assert budgeted(Recipe(), 1, scalable=True) == (Recipe(), 1.0)

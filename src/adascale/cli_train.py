@@ -88,8 +88,9 @@ def train(
     if weight_decay is not None:
         recipe = replace(recipe, weight_decay=weight_decay, head_weight_decay=weight_decay)
     process = engine(options.device(device))
+    if loss == "ish" and init is None and ".py:" not in model:
+        say("note: ISH's recipe fine-tunes a trained network; this one starts from random weights (see --init).")
     about = {"model": options.absolute(model), "width": scale, "classes": count}
-    out.mkdir(parents=True, exist_ok=True)
     found: list[registry.Registered] = []
     failures: dict[str, str] = {}
     for number in range(seed, seed + seeds):

@@ -59,6 +59,6 @@ def _logger(console: Console, title: str, total: int, done: int) -> Advance:
             rate = seen / (now - began)
             left = (total - done - seen) / rate
             line = f"{title}: {done + seen} of {total}, {rate:.1f} images/s, {left:.0f} s left"
-            console.print(f"{line}, {note}" if note else line, highlight=False)
+            console.print(f"{line}, {note}" if note else line, highlight=False, soft_wrap=True)
 
     return advance
