@@ -73,18 +73,23 @@ COMMAND = ("train", "--model", "nets.py:net", "--data", "data.npz", "--epochs", 
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_killed_and_resumed_gives_the_same_weights(place: Path) -> None:
-    assert run(place, *COMMAND, "-o", "whole").returncode == 0
+def test_killed_and_resumed_gives_the_same_weights(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(place)
+    assert inside(monkeypatch, *COMMAND, "-o", "whole") == 0
     command = [sys.executable, "-m", "adascale", *map(str, COMMAND), "-o", "killed", "--save-every", "0"]
     process = subprocess.Popen(command, cwd=place, env={**os.environ, "SLOW": "0.15"}, stderr=subprocess.DEVNULL)
     half, end = place / "killed" / "seed0.checkpoint.safetensors", time.monotonic() + 60
     while not half.exists() and time.monotonic() < end:
         time.sleep(0.02)
-    time.sleep(0.5)
+    time.sleep(0.3)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert half.exists()
     assert not (place / "killed" / "seed0.safetensors").exists()
+    assert inside(monkeypatch, *COMMAND, "-o", "killed", "--lr", 0.01) == 2
+    assert "seed0.checkpoint.safetensors was begun with lr=0.05, now it is 0.01" in capsys.readouterr().err
     again = run(place, *COMMAND, "-o", "killed", "--save-every", 0)
     assert again.returncode == 0, again.stderr
     assert "resuming at step" in again.stderr
@@ -289,3 +294,11 @@ def test_a_budget_scales_epochs_and_width() -> None:
     assert recipe.epochs / 100 * width**2 == pytest.approx(0.01)
     assert budgeted(Recipe(), 0.01, scalable=False) == (Recipe(epochs=1), 1.0)
     assert budgeted(Recipe(), 1, scalable=True) == (Recipe(), 1.0)
+
+
+def test_help_shows_the_defaults(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert inside(monkeypatch, "train", "--help") == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "[default: 0.1, for ish 0.003]" in text
+    assert "epochs x sqrt(SHARE) and width x SHARE^(1/4)" in text

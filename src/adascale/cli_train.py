@@ -20,8 +20,6 @@ from adascale.recipes import RECIPES, Recipe, budgeted
 from adascale.specs import load_network, new_network
 from adascale.train import Training
 
-_DEFAULTS = "[default: the loss's recipe: 100, for ish 10]"
-
 
 @app.command()
 def train(
@@ -39,7 +37,9 @@ def train(
         typer.Option(help="Weights file to start from, or pretrained for the source's own [default: random]."),
     ] = None,
     classes: Annotated[int | None, typer.Option(min=1, help="Number of classes [default: as many as labels].")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help=_DEFAULTS)] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=1, help="Passes over the images [default: 100, for ish 10].")
+    ] = None,
     lr: Annotated[float | None, typer.Option(help="First learning rate [default: 0.1, for ish 0.003].")] = None,
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="Images a step, of all processes [default: 128].")
