@@ -22,9 +22,10 @@ LAYERS = """
     detectors.react
     detectors.ash detectors.bfact detectors.vra detectors.optfs detectors.dice detectors.line detectors.nnguide
     detectors.knn detectors.mds detectors.rmds detectors.vim detectors.klm detectors.she detectors.fdbd detectors.nci
-    detectors.relation detectors metrics calibrate tune outliers data corrupt digits suites store identity early
-    detector specs cache rows progress jobs results profile benchmark table tables compare drawing plots markup report
-    demo testing options describe console cli_fit cli_bench cli __main__
+    detectors.relation detectors metrics calibrate outliers tune data corrupt digits networks suites store identity
+    early detector specs cache rows progress ish attack augment engine checkpoint recipes registry train jobs results
+    profile benchmark table tables compare drawing plots markup report demo testing options describe console cli_fit
+    cli_bench cli_train cli __main__
 """.split()
 
 

@@ -176,7 +176,8 @@ def test_the_core_needs_no_optional_package() -> None:
 
     code = (
         "import sys\n"
-        "for name in ('torchvision', 'timm', 'transformers', 'sklearn', 'pyarrow'): sys.modules[name] = None\n"
+        "for name in ('torchvision', 'timm', 'transformers', 'sklearn', 'pyarrow', 'accelerate'):\n"
+        "    sys.modules[name] = None\n"
         "import adascale, adascale.cli\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,12 +17,12 @@ from adascale.detectors.adaptive import Adaptive
 from adascale.errors import InputError
 from adascale.jobs import extract_images
 from adascale.model import Classifier
-from adascale.outliers import OUTLIERS, WEIGHTS, Tamper
+from adascale.outliers import OUTLIERS, Tamper
 from adascale.profile import Profiler
 from adascale.progress import Advance, progress
 from adascale.results import Example, Kind, ModelRun, Profile, SetInfo
 from adascale.suites import SuiteImages
-from adascale.tune import FEWEST_IMAGES, TOLERANCE, Point, Tuning, chosen_count, grid, search, views_of
+from adascale.tune import FEWEST_IMAGES, Point, Tuning, chosen_count, grid, search, search_made_up, views_of
 from adascale.types import View
 
 Judge = Literal["self", "ood"]
@@ -133,22 +133,20 @@ class Job:
             raise InputError(f"{len(few)} ID images are too few to tune on; give at least {FEWEST_IMAGES}.")
         parts = split(len(few), self.seed, choosing=count)
         reference = few[torch.cat([parts.fitted, parts.held_out])]
-        if method.fits_on.startswith("train") and self.images.train is not None:
-            reference = self.extracted("train", self.images.train, ()).load()
+        train = self.images.train
+        if method.fits_on.startswith("train") and train and train.fingerprint() != self.images.val.fingerprint():
+            reference = self.extracted("train", train, ()).load()
+        head, known = self.network.classifier.head, few[parts.chosen]
         if judge == "self":
             usable = [i for i, name in enumerate(self.images.val.names) if name not in val.failures]
             chosen = self.images.val.subset([usable[i] for i in parts.chosen.tolist()])
-            unknown = {name: self.extracted(name, chosen, views, make) for name, make in OUTLIERS.items()}
-            against = "outliers made from them"
-        else:
-            unknown = {name: self.extracted(name, found, views) for name, found in self.images.ood_val.items()}
-            against = "OOD validation images"
-            if not unknown:
-                raise InputError("There are no OOD validation images to tune on; tune on outliers made from ID images.")
-        by = f"{count} ID images against {against} ({', '.join(unknown)})"
-        sets = {name: found.load() for name, found in unknown.items()}
-        rule: dict[str, Any] = {"weights": WEIGHTS, "tolerance": TOLERANCE} if judge == "self" else {}
-        return search(method, points, reference, self.network.classifier.head, few[parts.chosen], sets, by, **rule)
+            made = {name: self.extracted(name, chosen, views, make).load() for name, make in OUTLIERS.items()}
+            return search_made_up(method, points, reference, head, known, made)
+        unknown = {name: self.extracted(name, found, views).load() for name, found in self.images.ood_val.items()}
+        if not unknown:
+            raise InputError("There are no OOD validation images to tune on; tune on outliers made from ID images.")
+        by = f"{count} ID images against OOD validation images ({', '.join(unknown)})"
+        return search(method, points, reference, head, known, unknown, by)
 
     def _leave_out_infinite(self, scored: Mapping[str, _Scored]) -> None:
         for label in list(self.methods):

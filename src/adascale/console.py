@@ -17,6 +17,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # else "[default: ...]" in a help text is taken for a colour and vanishes
     help="Tells when an image classifier is looking at something it was never trained on.",
 )
 SOME_UNREADABLE, INTERRUPTED = 3, 130

@@ -21,8 +21,8 @@ from adascale.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.extract import batches, extract_batch
 from adascale.identity import adopt_head, saved_method, shared_rows
 from adascale.model import Classifier
-from adascale.outliers import OUTLIERS, WEIGHTS, Sample, Tamper
-from adascale.tune import MOST_CHOSEN, TOLERANCE, Plan, Tuning, chosen_count, search
+from adascale.outliers import OUTLIERS, Sample, Tamper
+from adascale.tune import MOST_CHOSEN, Plan, Tuning, chosen_count, search_made_up
 from adascale.types import Decision, Outputs, Verdict, View, joined
 from adascale.version import __version__
 
@@ -145,11 +145,8 @@ class OODDetector:
             raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")
         reference = outputs[parts.fitted] if share else train if learns_from != "nothing" else None
         if outliers:
-            judge = f"{len(parts.chosen)} ID images against outliers made from them ({', '.join(outliers)})"
-            rule = {"weights": WEIGHTS, "tolerance": TOLERANCE}
-            self.tuning = search(
-                self.method, plan.points, reference, head, outputs[parts.chosen], outliers, judge, **rule
-            )
+            known = outputs[parts.chosen]
+            self.tuning = search_made_up(self.method, plan.points, reference, head, known, outliers)
             self._method = replace(self._method, **self.tuning.chosen)
         self.method.fit(reference, head)
         held_out = outputs[parts.held_out]

@@ -14,12 +14,12 @@ _LOG_EVERY_SECONDS = 20.0
 
 
 class Advance(Protocol):
-    def __call__(self, images: int) -> None: ...
+    def __call__(self, images: int, note: str = "") -> None: ...
 
 
 @contextmanager
 def progress(title: str, total: int, done: int = 0) -> Iterator[Advance]:
-    """Calls of the yielded function move the display on by so many images."""
+    """Calls of the yielded function move the display on by so many images; it may be told how things stand."""
     console = Console(stderr=True)
     began = time.monotonic()
     if not console.is_terminal:
@@ -31,15 +31,17 @@ def progress(title: str, total: int, done: int = 0) -> Iterator[Advance]:
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=console, transient=True) as display:
-        task = display.add_task(title, total=total, completed=done, rate="")
+        task = display.add_task(title, total=total, completed=done, rate="", note="")
         seen = 0
 
-        def advance(images: int) -> None:
+        def advance(images: int, note: str = "") -> None:
             nonlocal seen
             seen += images
-            display.update(task, advance=images, rate=f"{seen / max(time.monotonic() - began, 1e-9):.1f} images/s")
+            rate = f"{seen / max(time.monotonic() - began, 1e-9):.1f} images/s"
+            display.update(task, advance=images, rate=rate, note=note)
 
         yield advance
 
@@ -48,7 +50,7 @@ def _logger(console: Console, title: str, total: int, done: int) -> Advance:
     began = last = time.monotonic()
     seen = 0
 
-    def advance(images: int) -> None:
+    def advance(images: int, note: str = "") -> None:
         nonlocal seen, last
         seen += images
         now = time.monotonic()
@@ -56,6 +58,7 @@ def _logger(console: Console, title: str, total: int, done: int) -> Advance:
             last = now
             rate = seen / (now - began)
             left = (total - done - seen) / rate
-            console.print(f"{title}: {done + seen} of {total}, {rate:.1f} images/s, {left:.0f} s left", highlight=False)
+            line = f"{title}: {done + seen} of {total}, {rate:.1f} images/s, {left:.0f} s left"
+            console.print(f"{line}, {note}" if note else line, highlight=False, soft_wrap=True)
 
     return advance

@@ -1,4 +1,6 @@
-"""Networks by a short text: ``torchvision:NAME``, ``timm:NAME``, ``hf:DIR_OR_ID``, ``path/to/file.py:factory``."""
+"""Networks by a short text: ``torchvision:NAME``, ``timm:NAME``, ``hf:DIR_OR_ID``, ``adascale:NAME``,
+``path/to/file.py:factory``.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +14,27 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from adascale import digits
+from adascale import digits, networks
 from adascale.compat import optional
 from adascale.data import Preprocess
 from adascale.errors import AdascaleError, InputError
 
-FORMS = "torchvision:NAME, timm:NAME, hf:DIR_OR_ID or path/to/file.py:factory"
+FORMS = "torchvision:NAME, timm:NAME, hf:DIR_OR_ID, adascale:NAME or path/to/file.py:factory"
 
 
 def load_network(spec: str, weights: str | Path | None = None) -> tuple[nn.Module, Preprocess | None]:
     """The network in evaluation mode and its own preprocessing (None where its source does not say).
 
     ``weights``: a .safetensors file, or a .pth/.pt state dict, which is read with ``weights_only``. Without it
-    torchvision, timm and Hugging Face fetch their pretrained weights. ``digits`` is the small network of the suite of
-    that name, trained on the spot (some seconds).
+    torchvision, timm and Hugging Face fetch their pretrained weights. ``adascale:wrn-28-10``, ``densenet-100-12`` and
+    ``resnet-18`` are networks for CIFAR, whose weights ``adascale train`` makes. ``digits`` is the small network of the
+    suite of that name, trained on the spot (some seconds).
     """
     state = read_weights(weights) if weights is not None else None
     if spec == "digits":
         return _with_state(digits.trained(), state).eval(), Preprocess(**digits.PREPROCESS)
     source, _, name = spec.partition(":")
-    loaders = {"torchvision": _torchvision, "timm": _timm, "hf": _huggingface}
+    loaders = {"torchvision": _torchvision, "timm": _timm, "hf": _huggingface, "adascale": _own}
     file, _, factory = spec.rpartition(":")
     if not name or (source not in loaders and not file.endswith(".py")):
         raise InputError(f"The network {spec!r} has none of the forms {FORMS}.")
@@ -46,6 +49,25 @@ def load_network(spec: str, weights: str | Path | None = None) -> tuple[nn.Modul
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"The network {spec} could not be made: {type(error).__name__}: {reason}") from error
     return model.eval(), preprocess
+
+
+def new_network(spec: str, classes: int, width: float = 1.0) -> tuple[nn.Module, Preprocess | None]:
+    """The network with random weights and so many classes, to be trained; ``path/to/file.py:factory`` as it makes it.
+
+    ``width`` scales the channels of ``adascale:`` networks.
+    """
+    source, _, name = spec.partition(":")
+    if width != 1 and source != "adascale":
+        raise InputError(f"width {width} for {spec}; only the networks of adascale: come in several widths.")
+    if source == "adascale":
+        return networks.make(name, classes, width), networks.CIFAR
+    if source == "torchvision":
+        return _torchvision(name, None, classes)
+    if source == "timm":
+        return _timm(name, None, classes)
+    if source == "hf":
+        raise InputError(f"{spec} can only be trained further: start from its weights with --init pretrained.")
+    return load_network(spec)
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
@@ -72,14 +94,24 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): value for key, value in state.items()}
 
 
-def _torchvision(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
+def _own(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
+    networks.known(name)
+    if state is None:
+        raise InputError(f"adascale:{name} comes without weights; pass --weights (adascale train makes them).")
+    return networks.made_for(name, state), networks.CIFAR
+
+
+def _torchvision(
+    name: str, state: dict[str, Tensor] | None, new_classes: int | None = None
+) -> tuple[nn.Module, Preprocess | None]:
     models = optional("torchvision.models", "torchvision")
     if name not in models.list_models(module=models):
         raise InputError(f"torchvision has no classifier {name!r}; see torchvision.models.list_models().")
     presets = models.get_model_weights(name).DEFAULT.transforms()
     with torch.device("meta"):
-        classes = _classes(models.get_model(name, weights=None), state)
-    model = models.get_model(name, weights="DEFAULT" if state is None else None, **classes)
+        classes = _classes(models.get_model(name, weights=None), state, new_classes)
+    fetched = "DEFAULT" if state is None and new_classes is None else None
+    model = models.get_model(name, weights=fetched, **classes)
     preprocess = Preprocess(
         size=presets.resize_size[0],
         crop=presets.crop_size[0],
@@ -90,11 +122,13 @@ def _torchvision(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module,
     return _with_state(model, state), preprocess
 
 
-def _timm(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
+def _timm(
+    name: str, state: dict[str, Tensor] | None, new_classes: int | None = None
+) -> tuple[nn.Module, Preprocess | None]:
     timm = optional("timm", "timm")
     with torch.device("meta"):
-        classes = _classes(timm.create_model(name), state)
-    model = timm.create_model(name, pretrained=state is None, **classes)
+        classes = _classes(timm.create_model(name), state, new_classes)
+    model = timm.create_model(name, pretrained=state is None and new_classes is None, **classes)
     config = timm.data.resolve_model_data_config(model)
     height, width = config["input_size"][1:]
     scaled = (int(height / config["crop_pct"]), int(width / config["crop_pct"]))
@@ -173,8 +207,10 @@ def _factory(path: Path, name: str, state: dict[str, Tensor] | None) -> tuple[nn
     return _with_state(model, state), Preprocess(**described) if "mean" in described else None
 
 
-def _classes(sample: nn.Module, state: dict[str, Tensor] | None) -> dict[str, int]:
-    """The number of classes of fine-tuned weights: the rows of the network's last matrix."""
+def _classes(sample: nn.Module, state: dict[str, Tensor] | None, new: int | None) -> dict[str, int]:
+    """The number of classes asked for, or that of fine-tuned weights: the rows of the network's last matrix."""
+    if new is not None:
+        return {"num_classes": new}
     matrices = [name for name, tensor in sample.named_parameters() if tensor.ndim == 2 and name.endswith("weight")]
     if state is None or not matrices or matrices[-1] not in state:
         return {}

@@ -34,7 +34,7 @@ def write(path: str | Path, tensors: Mapping[str, Tensor], record: Mapping[str, 
     os.close(handle)
     try:
         save_file(tensors, temporary, metadata={_KEY: envelope})
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~umask())
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
@@ -92,7 +92,8 @@ def digest(tensors: Mapping[str, Tensor], text: str) -> str:
     return checksum.hexdigest()
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that new files do not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -14,6 +14,7 @@ from adascale.calibrate import images_needed, split
 from adascale.detectors import Detector
 from adascale.errors import InputError
 from adascale.metrics import auroc
+from adascale.outliers import WEIGHTS
 from adascale.types import Head, Outputs, View
 
 FEWEST_IMAGES = 64
@@ -101,6 +102,19 @@ def search(
     chosen = _middle(points, [i for i in sorted(results) if results[i] >= top - tolerance], results)
     trials = tuple((points[i], results[i]) for i in sorted(results))
     return Tuning(points[chosen], results[chosen], default, judged_by, trials)
+
+
+def search_made_up(
+    method: Detector,
+    points: Sequence[Point],
+    reference: Outputs | None,
+    head: Head,
+    known: Outputs,
+    outliers: Mapping[str, Outputs],
+) -> Tuning:
+    """The same against outliers made from ``known`` itself."""
+    by = f"{len(known)} ID images against outliers made from them ({', '.join(outliers)})"
+    return search(method, points, reference, head, known, outliers, by, weights=WEIGHTS, tolerance=TOLERANCE)
 
 
 def _middle(points: Sequence[Point], good: Sequence[int], results: Mapping[int, float]) -> int:
