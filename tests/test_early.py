@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from adascale import Calibration, Head, OODDetector, Outputs, View, detectors
 from tests.conftest import SmallNet, images, seeded
+from tests.shell import fit, inside, rows
 
 
 class SignedNet(SmallNet):
@@ -135,3 +137,23 @@ def test_images_of_several_sizes() -> None:
     detector = OODDetector(seeded(SmallNet), p_min=60, p_max=90).fit([images(20), images(20, size=20)])
     mixed = [images(9, seed=4), images(9, size=20, seed=4), images(9, seed=5)]
     assert torch.equal(detector.is_ood(mixed), detector(mixed).is_ood)
+
+
+@pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
+def test_decisions_from_the_shell(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    detector = fit(place, monkeypatch, "--alpha", "0.3", "--set", "p_min=84", "--set", "p_max=85")
+    for broken in ("00a.png", "29z.png"):
+        (place / "id" / broken).write_text("no image")
+    full = ["score", place / "id", "-d", detector, "--batch-size", "4"]
+    assert inside(monkeypatch, *full, "-o", place / "full.csv") == 3
+    assert inside(monkeypatch, *full, "--decide", "-o", place / "quick.csv") == 3
+    scored, decided = rows(place / "full.csv"), rows(place / "quick.csv")
+    assert list(decided[0]) == ["image", "is_ood", "early", "prediction", "error"]
+    for column in ("image", "is_ood", "prediction", "error"):
+        assert [row[column] for row in decided] == [row[column] for row in scored]
+    assert {row["early"] for row in decided} >= {"true"}
+    capsys.readouterr()
+    assert inside(monkeypatch, *full, "--decide") == 3
+    assert len(capsys.readouterr().out.splitlines()) == 33

@@ -8,7 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -134,6 +134,9 @@ def score(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="scores.csv, .jsonl or .parquet [default: CSV on stdout].")
     ] = None,
+    decide: Annotated[
+        bool, typer.Option("--decide", help="Decisions alone, the same ones, at about the price of a forward pass.")
+    ] = False,
     model: Annotated[str | None, typer.Option(help="The network, if it moved since fit.")] = None,
     weights: Weights = None,
     root: Root = None,
@@ -146,16 +149,23 @@ def score(
     found = find_images(images, root)
     files = options.detector_files(detector)
     contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
-    journal = Journal(output, cache_key(*contents, found.fingerprint())) if output else None
+    journal = Journal(output, cache_key(*contents, found.fingerprint(), decide)) if output else None
     loaded = _load(files, model, weights, device)
-    columns = jobs.columns(loaded)
+    if decide and len(loaded) > 1:
+        raise DetectorFileError(f"--decide takes one detector; {len(loaded)} were given.")
+    columns = list(jobs.DECISION_COLUMNS) if decide else jobs.columns(loaded)
     start = journal.done() if journal else 0
     tally = _Tally(columns)
     if journal and start:
         say(f"resuming after {start} of {len(found)} images")
         tally.add(journal.rows())
     with resumable(journal is not None):
-        for batch in jobs.score_images(loaded, found, start, batch_size=batch_size, workers=workers):
+        passes: dict[str, Any] = {"batch_size": batch_size, "workers": workers}
+        if decide:
+            made = jobs.decide_images(next(iter(loaded.values())), found, start, **passes)
+        else:
+            made = jobs.score_images(loaded, found, start, **passes)
+        for batch in made:
             if journal:
                 journal.append(batch)
             else:

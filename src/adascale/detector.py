@@ -223,11 +223,11 @@ class OODDetector:
         """Decisions without scores: the perturbed pass is made only where it can still change the answer."""
         return joined(list(self.decisions(images)))
 
-    def decisions(self, images: Any) -> Iterator[Decision]:
+    def decisions(self, images: Any, batch_size: int | None = None) -> Iterator[Decision]:
         """The same batch by batch, in order; open cases are gathered over batches."""
-        threshold = self._calibrated().threshold
-        checked = (self.check_shape(batch) for batch, _ in batches(images, self.batch_size))
-        return decisions(self.classifier, self.method, threshold, checked, self.batch_size)
+        size, threshold = batch_size or self.batch_size, self._calibrated().threshold
+        checked = (self.check_shape(batch) for batch, _ in batches(images, size))
+        return decisions(self.classifier, self.method, threshold, checked, size)
 
     def check_shape(self, images: Tensor) -> Tensor:
         """The images; refuse images of another size than the detector was calibrated on."""

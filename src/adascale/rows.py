@@ -91,7 +91,7 @@ def _write_parquet(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> N
 
 
 def _parquet_type(pyarrow: Any, column: str) -> Any:
-    kinds = {"image": "string", "error": "string", "is_ood": "bool_", "prediction": "int64"}
+    kinds = {"image": "string", "error": "string", "is_ood": "bool_", "early": "bool_", "prediction": "int64"}
     return getattr(pyarrow, kinds.get(column.rpartition(".")[2], "float64"))()
 
 
