@@ -17,7 +17,7 @@ from adascale.errors import (
 from adascale.extract import extract, extract_batch
 from adascale.model import Classifier
 from adascale.specs import load_network
-from adascale.types import Head, Outputs, Verdict, View
+from adascale.types import Decision, Head, Outputs, Verdict, View
 from adascale.version import __version__
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "AdascaleWarning",
     "Calibration",
     "Classifier",
+    "Decision",
     "Detector",
     "DetectorFileError",
     "Head",
