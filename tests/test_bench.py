@@ -219,7 +219,7 @@ def test_mistakes_are_told_in_one_line(
 def test_places_are_shared_by_equal_values() -> None:
     assert ranked([3.0, 1.0, 1.0, 2.0], lower_is_better=True) == ["", "best", "best", "second"]
     assert ranked([3.0, 1.0, 1.0, 2.0], lower_is_better=False) == ["best", "", "", "second"]
-    assert ranked([1.0], lower_is_better=True) == ["best"]
+    assert ranked([1.0, None], lower_is_better=True) == ["best", ""]
 
 
 @pytest.mark.slow

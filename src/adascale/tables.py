@@ -133,6 +133,8 @@ def _table(
     rows: Sequence[Row], marks: Mapping[str, str], escape: Any, spread: bool
 ) -> tuple[list[str], list[list[str]]]:
     figures, methods = over_models(rows), list(dict.fromkeys(row.method for row in rows))
+    networks = {method: len({row.model for row in rows if row.method == method}) for method in methods}
+    most = max(networks.values())
     spectra: tuple[Spectrum, ...] = ("ood", "full")
     groups = [(name, spectrum) for spectrum in spectra for name in MEANS.values()]
     groups = [group for group in groups if (methods[0], *group) in figures]
@@ -141,17 +143,22 @@ def _table(
         for figure in _SUMMARY:
             values = [figures[method, name, spectrum][figure] for method in methods]
             texts = [f"{100 * mean:.2f}" + (f" ± {100 * std:.2f}" if spread else "") for mean, std in values]
-            best = ranked([round(100 * mean, 2) for mean, _ in values], _LOWER_IS_BETTER[figure])
+            # A method that is missing on some networks is not ranked: its mean is over others.
+            rivals = [
+                round(100 * v[0], 2) if networks[m] == most else None for m, v in zip(methods, values, strict=True)
+            ]
+            best = ranked(rivals, _LOWER_IS_BETTER[figure])
             columns.append([marks[mark].format(text) for mark, text in zip(best, texts, strict=True)])
     header = ["method", *(f"{_group_name(*group)} {title}" for group in groups for title in _SUMMARY.values())]
-    return header, [[escape(method), *cells] for method, *cells in zip(methods, *columns, strict=True)]
+    labels = [m if networks[m] == most else f"{m} ({networks[m]} of {most} networks)" for m in methods]
+    return header, [[escape(label), *cells] for label, *cells in zip(labels, *columns, strict=True)]
 
 
-def ranked(values: Sequence[float], lower_is_better: bool) -> list[str]:
-    """``best``, ``second`` or nothing for each value; equal values share a place."""
-    order = sorted(set(values), reverse=not lower_is_better)[:2]
+def ranked(values: Sequence[float | None], lower_is_better: bool) -> list[str]:
+    """``best``, ``second`` or nothing for each value; equal values share a place, None has none."""
+    order = sorted({value for value in values if value is not None}, reverse=not lower_is_better)[:2]
     places = dict(zip(order, ("best", "second"), strict=False))
-    return [places.get(value, "") for value in values]
+    return ["" if value is None else places.get(value, "") for value in values]
 
 
 def _notes(run: Run) -> str:
