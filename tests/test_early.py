@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,26 @@ def random_case(seed: int, classes: int, signed: bool, spread: float) -> tuple[O
 
     head = Head(torch.randn(classes, 50, generator=generator), 3 * torch.randn(classes, generator=generator))
     return made(20), made(60), head
+
+
+@pytest.mark.parametrize("variant", ["adascale_a", "adascale_l"])
+@pytest.mark.parametrize("bias", [0.1, 2.0, 100.0, 1e4])
+@pytest.mark.parametrize(("p_min", "p_max"), [(60, 99), (0, 100)])
+def test_bounds_hold_for_huge_scales(variant: str, bias: float, p_min: float, p_max: float) -> None:
+    """Flat features and a high percentile make e^r as large as 1e19 and more, where naive tangents cancel."""
+    generator = torch.Generator().manual_seed(int(bias))
+    features = 0.5 + 0.1 * torch.rand(200, 448, generator=generator)
+    head = Head(0.02 * torch.randn(6, 448, generator=generator), bias * torch.randn(6, generator=generator))
+    outputs = Outputs(head(features), features)
+    method = detectors.get(variant)(p_min=p_min, p_max=p_max)
+    for share in torch.linspace(0, 1, 41).tolist():
+        p = p_min + share * (p_max - p_min)
+        fixed = detectors.get(variant)(p_min=p, p_max=p, statistic="top").fit(outputs, head)
+        bounds = method.restore({"reference_": torch.zeros(1)}, head).bounds(outputs)
+        assert bounds is not None
+        scores, (low, high) = fixed.score(outputs), bounds
+        assert (low <= scores + 1e-9 * (1 + scores.abs())).all()
+        assert (scores <= high + 1e-9 * (1 + scores.abs())).all()
 
 
 @settings(max_examples=150, deadline=None)
@@ -123,14 +144,39 @@ def test_other_methods_are_decided_too() -> None:
         assert int(decision.early.sum()) == early
 
 
-def test_broken_images_are_flagged_by_the_full_path() -> None:
+def test_broken_images_are_flagged_at_once() -> None:
     detector = OODDetector(seeded(SmallNet), p_min=60, p_max=90).fit(images(40))
     pictures = images(5, seed=2)
     pictures[2, 0, 0, 0] = torch.nan
     decision = detector.decide(pictures)
     assert bool(decision.is_ood[2])
-    assert not bool(decision.early[2])
+    assert bool(decision.early[2])
     assert torch.equal(decision.is_ood, detector(pictures).is_ood)
+
+
+def test_an_infinite_logit_is_never_in_distribution() -> None:
+    outputs, _, head = random_case(1, 4, signed=False, spread=1.0)
+    outputs.logits[:5, 3] = -torch.inf
+    method = detectors.AdaSCALE_A().fit(outputs[10:], head)
+    bounds = method.bounds(outputs)
+    assert bounds is not None
+    assert (bounds[0][:5] == torch.inf).all()
+    assert bounds[1][5:].isfinite().all()
+
+
+def test_a_stream_is_answered_before_it_ends() -> None:
+    detector = OODDetector(seeded(SmallNet), p_min=60, p_max=90, batch_size=8).fit(images(40))
+    pictures, read = images(8, seed=6), 0
+    detector.calibration = Calibration(detector.score(pictures).median().repeat(19))
+
+    def endless() -> Iterator[Tensor]:
+        nonlocal read
+        while True:
+            read += 1
+            yield pictures[:1] if read > 1 else pictures
+
+    next(detector.decisions(endless()))
+    assert read <= 16
 
 
 def test_images_of_several_sizes() -> None:

@@ -70,7 +70,9 @@ def accuracy(
             x, y = batch.images.to(device), batch.labels.to(device)
             right += _right(model, x if attack is None else attack(model, x, y, preprocess, part), y)
             total += len(y)
-    return right / max(total, 1)
+    if not total:
+        raise InputError(f"None of the {len(images)} images to judge by can be read ({images.names[0]} and so on).")
+    return right / total
 
 
 def robust_accuracy(

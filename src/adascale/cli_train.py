@@ -60,7 +60,7 @@ def train(
             "SHARE^(1/4), others epochs x SHARE; --epochs and --width take precedence."
         ),
     ] = 1.0,
-    seed: Annotated[int, typer.Option(help="Of weights, order and augmentation.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**31, help="Of weights, order and augmentation.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Train so many, from --seed on.")] = 1,
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "fp16"], typer.Option(help="auto: bf16 or fp16 on a GPU, fp32 on a CPU.")
@@ -80,6 +80,8 @@ def train(
 
     Several GPUs: torchrun --nproc-per-node 4 -m adascale train ... (needs the extra train).
     """
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file; give a folder for the weights.")
     images, names = labelled(data, root)
     validation = labelled(val, root, names)[0] if val else None
     count = classes or (len(names) if names else max(1, 1 + max(images.labels or [0])))

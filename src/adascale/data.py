@@ -43,6 +43,8 @@ class Preprocess:
         for name in ("size", "crop", "mean", "std"):  # JSON and TOML bring lists
             value = getattr(self, name)
             object.__setattr__(self, name, tuple(value) if isinstance(value, list) else value)
+        if min(_sides(self.size) + _sides(self.crop)) < 1:
+            raise InputError(f"size={self.size} and crop={self.crop}; every side must be at least 1.")
         if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
             raise InputError(f"mean={self.mean} and std={self.std}; give both 3 values (RGB) or both 1 (greyscale).")
         if min(self.std) <= 0:
@@ -78,6 +80,10 @@ class Preprocess:
         height, width = (self.crop, self.crop) if isinstance(self.crop, int) else self.crop
         left, top = round((image.width - width) / 2), round((image.height - height) / 2)
         return image.crop((left, top, left + width, top + height))
+
+
+def _sides(value: int | tuple[int, int] | None) -> tuple[int, ...]:
+    return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
 def eight_bit(image: Image.Image) -> Image.Image:

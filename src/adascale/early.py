@@ -16,6 +16,7 @@ from adascale.types import Decision, Outputs
 
 # Bounds and scores are rounded differently; this is far above the difference and far below what any score resolves.
 _MARGIN = 1e-9
+_MOST_WAITING = 16
 
 
 def decisions(
@@ -25,12 +26,13 @@ def decisions(
 
     From the clean pass follow bounds of the score over all percentiles that the perturbed pass could lead to (see
     `Detector.bounds`). Where both lie on one side of the threshold the image is settled; the others are gathered over
-    batches, at most ``batch_size`` of them, and go through the full computation together.
+    at most 16 batches, until there are ``batch_size`` of them, and go through the full computation together. An image
+    that lies on the threshold up to the network's own rounding, which changes with the batch, may fall either way.
     """
     waiting: deque[_Batch] = deque()
     for images in batches:
         waiting.append(_Batch(classifier, method, threshold, images))
-        if sum(len(batch.open) for batch in waiting) >= batch_size or len({b.images.shape[1:] for b in waiting}) > 1:
+        if sum(len(batch.open) for batch in waiting) >= batch_size or len(waiting) >= _MOST_WAITING:
             _settle(classifier, method, threshold, waiting)
         while waiting and not len(waiting[0].open):
             yield waiting.popleft().decision()

@@ -23,14 +23,15 @@ from adascale.errors import InputError
 def reshaped(inputs: Tensor, keep: float = 15.0) -> Tensor:
     """``a'`` of each row: the ``keep`` percent that are largest in absolute value, times exp(sum / kept sum).
 
-    A row whose kept entries add up to zero has no such ratio and keeps them as they are.
+    A row whose kept entries add up to zero has no such ratio and keeps them as they are. For non-negative inputs the
+    ratio is at most width / count; that bound keeps the exponential finite where signed entries cancel.
     """
     width = inputs.shape[-1]
     count = max(1, width - round(width * (100 - keep) / 100))
     chosen = inputs.abs().topk(count, dim=-1).indices
     kept = torch.zeros_like(inputs).scatter(-1, chosen, inputs.gather(-1, chosen))
     total = kept.sum(-1, keepdim=True)
-    ratio = inputs.sum(-1, keepdim=True) / total
+    ratio = (inputs.sum(-1, keepdim=True) / total).clamp(-width / count, width / count)
     return kept * torch.where(total == 0, torch.ones_like(total), ratio.exp())
 
 

@@ -221,7 +221,8 @@ def decide_images(
             assert decision is not None
             answer = {"is_ood": bool(decision.is_ood[place]), "early": bool(decision.early[place])}
             prediction = int(decision.prediction[place])
-            made[i] = {"image": images.names[i], **answer, "prediction": prediction, "error": None}
+            error = None if bool(decision.logits[place].isfinite().all()) else NOT_FINITE
+            made[i] = {"image": images.names[i], **answer, "prediction": prediction, "error": error}
         return [made[i] for i in sorted(made)]
 
     with progress("Deciding", len(images), start) as advance:

@@ -24,11 +24,15 @@ class Registered(NamedTuple):
 
 
 def register(folder: Path, networks: Sequence[Registered]) -> Path:
-    """Write the folder's ``networks.json``; weights are named relative to it."""
-    entries = [
-        {"name": n.name, "model": n.model, "weights": os.path.relpath(n.weights, folder), **n.about} for n in networks
-    ]
+    """Write the folder's ``networks.json``; weights are named relative to it. Others that it lists stay."""
     path, temporary = folder / NAME, folder / f".{NAME}.part"
+    names = {network.name for network in networks}
+    known = registered(path) if path.is_file() else []
+    others = [network for network in known if network.name not in names and network.weights.is_file()]
+    entries = [
+        {"name": n.name, "model": n.model, "weights": os.path.relpath(n.weights, folder), **n.about}
+        for n in sorted((*others, *networks), key=lambda network: (len(network.name), network.name))
+    ]
     temporary.write_text(json.dumps({**_FORMAT, "networks": entries}, indent=1) + "\n", "utf8")
     os.replace(temporary, path)
     return path

@@ -148,14 +148,14 @@ class Adaptive(Shaping):
         keeps = keep_count(mass.shape[1], self.percentile_at(shares))
         ends = [self.scale_of(ratio_of(mass, mass[:, -1], keep[None])) for keep in keeps]
         direction, offset = self.line(outputs.logits)
-        values, slopes = zip(*(_energy_and_slope(direction, offset, scale) for scale in ends), strict=True)
+        values, slopes, cuts = zip(*(_tangent(direction, offset, scale) for scale in ends), strict=True)
         low, high = -torch.maximum(*values), -torch.minimum(*values)
-        # Tangents v0 + g0 (s - s0) and v1 + g1 (s - s1) meet below the curve.
         turns = (slopes[0] < 0) & (slopes[1] > 0)
-        gap = torch.where(turns, slopes[1] - slopes[0], 1.0)
-        meet = (values[0] - values[1] + slopes[1] * ends[1] - slopes[0] * ends[0]) / gap
-        bottom = values[0] + slopes[0] * (meet - ends[0])
-        return low, torch.where(turns, -bottom, high)
+        meet = (cuts[0] - cuts[1]) / torch.where(turns, slopes[1] - slopes[0], 1.0)
+        high = torch.where(turns, -(cuts[0] + slopes[0] * meet), high)
+        # Broken rows score +inf whatever their view is.
+        finite = finite_rows(outputs, ())
+        return torch.where(finite, low, torch.inf), torch.where(finite, high, torch.inf)
 
     @abstractmethod
     def scale_of(self, ratio: Tensor) -> Tensor:
@@ -219,10 +219,14 @@ class Adaptive(Shaping):
         )
 
 
-def _energy_and_slope(direction: Tensor, offset: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """``E(s z + c)`` and its derivative in ``s``, which is ``z`` weighted with the softmax."""
+def _tangent(direction: Tensor, offset: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``E(s z + c)``, its derivative ``sum p z`` in ``s`` (p: the softmax), and where the tangent cuts ``s = 0``.
+
+    The cut is ``sum p c + H(p)``: as ``E`` minus slope times ``s`` it would cancel to nothing for large scales.
+    """
     logits = scale[:, None] * direction + offset
-    return energy(logits), (torch.softmax(logits, 1) * direction).sum(1)
+    p = torch.softmax(logits, 1)
+    return energy(logits), (p * direction).sum(1), (p * offset).sum(1) - torch.xlogy(p, p).sum(1)
 
 
 class _Ranked:

@@ -94,7 +94,8 @@ class Detector(ABC):
     def bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
         """The least and the largest score (N,) that these samples can have whatever their views are; None if unknown.
 
-        A method without views has one score. NaN for rows that need the views to be judged.
+        A method without views has one score. What cannot be foreseen: finite images whose perturbed activations
+        overflow score +inf.
         """
         if self.views:
             return None
