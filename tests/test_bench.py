@@ -95,7 +95,11 @@ def test_a_broken_or_foreign_cache_is_never_used(suite: Path, monkeypatch: pytes
     for change in (("manual_seed(0)", "manual_seed(1)"), ('"std": [0.25', '"std": [0.26')):
         (suite / "nets.py").write_text(network.replace(*change))
         assert sum(bench(suite, monkeypatch, "c", *METHODS)) > 300
+    (suite / "nets.py").write_text(network.replace("torch.relu(", "torch.sigmoid("))  # the same weights and layers
+    assert sum(bench(suite, monkeypatch, "c", *METHODS)) > 300
     (suite / "nets.py").write_text(network)
+    shards[0].write_bytes(shards[0].read_bytes().replace(b"failures", b'f"ilures', 1))
+    assert 0 < sum(bench(suite, monkeypatch, "c", *METHODS)) < 150
     pixels = np.load(suite / "near.npz")["images"]
     np.savez(suite / "near.npz", images=255 - pixels)
     assert sum(bench(suite, monkeypatch, "d", *METHODS)) == 2 + 2 * 20
@@ -152,7 +156,7 @@ def test_two_runs_side_by_side(
     assert found.only == (["adascale_a"], ["gen"])
     assert {row.method for row in found.moved if row.change} == {"scale"}
     assert found.moved[0].method == "scale"
-    assert found.settings["networks.Net.methods.scale.parameters.percentile"] == (85, 60)
+    assert found.settings["networks.network.methods.scale.parameters.percentile"] == (85, 60)
     capsys.readouterr()
     assert inside(monkeypatch, "compare", suite / "a", suite / "b", "--all") == 0
     out = capsys.readouterr().out
@@ -181,6 +185,13 @@ def test_tuning_from_the_shell(
     assert "--set p_min=60 --set p_max=" in out
     assert inside(monkeypatch, "tune", *own, "--grid", "epsilon=0.1,0.5 k2=5,10", "--by", "self", "--json") == 0
     assert len(json.loads(capsys.readouterr().out)["trials"]) == 4
+    for wrong in ("p_max=85 p_max=90", "p_max=", "nothing=1", "p_max=nan,85", ""):
+        assert inside(monkeypatch, "tune", *own, "--grid", wrong) == 2, wrong
+    capsys.readouterr()
+    assert inside(monkeypatch, "tune", *own, "--set", "p_max=90", "--set", "lam=1") == 0
+    out = capsys.readouterr().out
+    assert "chosen from 7 by AUROC" in out  # p_min up to 90; what was given is kept, and said again
+    assert "--set p_max=90 --set lam=1 --set p_min=" in out
     # fit finds the same as tune on the same images
     fitting = ["fit", suite / "val.npz", *model, "-o", suite / "d.safetensors", "--json"]
     assert inside(monkeypatch, *fitting) == 0
@@ -205,6 +216,11 @@ def test_tuned_lines(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["suite.toml"], "Which network? Give --model"),
         (["suite.toml", "--model", "nets.py:Net", "--methods", "magic"], "no method 'magic'"),
         (["cifar10", "--model", "nets.py:Net"], "lacks"),
+        (["suite.toml", "--model", "nets.py:Net", "--set", "scale.nothing=1"], "no parameter 'nothing'"),
+        (["suite.toml", "--model", "nets.py:Net", "--tune", "ood"], "no OOD validation images"),
+        (["suite.toml", "--model", "nets.py:Net", "--methods", "msp", "--preset", "x/y"], "there are presets for"),
+        (["suite.toml", "--model", "nets.py:Net", "--out", "nets.py"], "is a file; give a folder"),
+        (["suite.toml", "--model", "nets.py:Net", "--cache", "nets.py"], "is a file; give a folder"),
         (["suite.toml", "--model", "nets.py:Net", "--weights", "a.st", "--weights", "b.st"], "no weights file"),
     ],
 )

@@ -278,7 +278,8 @@ def test_sets_from_the_command_line(tmp_path: Path) -> None:
     known, near = folder(tmp_path / "id"), folder(tmp_path / "near.v2")
     odd = folder(tmp_path / "lr=1" / "far")
     listed = tmp_path / "far_list.txt"
-    listed.write_text("id/000.png\n")
+    folder(tmp_path / "others")
+    listed.write_text("others/000.png\n")
     suite = own_suite(str(known), str(listed), None, [str(near)], [str(odd), f"other={near}"], ["all", "dark=rotate:9"])
     assert suite.name == "id"
     assert suite.val == Source(str(listed))
@@ -299,11 +300,28 @@ def test_sets_from_the_command_line(tmp_path: Path) -> None:
         (["x="], [], [], "lacks a name"),
         (["x"], [], ["noise:9"], "severity"),
         (["x"], [], ["all", "noise:1"], "named noise:1"),
-        (["id"], [], [], "of the ID test set"),
+        (["x=id"], [], [], "of the ID test set"),
+        (["a/id"], [], [], "which means something else"),
+        ([], ["nearood=x"], [], "which means something else"),
     ],
 )
 def test_texts_that_do_not_fit(near: list[str], far: list[str], shifted: list[str], reason: str) -> None:
     assert reason in refusal(own_suite, "id", None, None, near, far, shifted)
+
+
+def test_the_same_file_on_both_sides_is_refused_whatever_leads_to_it(tmp_path: Path) -> None:
+    known, near = folder(tmp_path / "id"), folder(tmp_path / "near")
+    listed = tmp_path / "same.txt"
+    listed.write_text("id/000.png\n")
+    for val, unknown in ((str(listed), str(near)), (None, f"x={listed}")):
+        suite = own_suite(str(known), val, None, [unknown], [], [])
+        assert "share 1 images" in refusal(open_suite, suite)
+
+
+def test_the_seed_reaches_the_corruptions(tmp_path: Path) -> None:
+    suite = own_suite(str(folder(tmp_path / "id")), None, None, [str(folder(tmp_path / "near"))], [], ["noise:5"])
+    first, second = (open_suite(suite, seed=seed).shifted["noise:5"].change for seed in (0, 1))
+    assert first != second
 
 
 def test_rows_that_overlap() -> None:

@@ -93,8 +93,9 @@ def test_equal_percentiles_are_scale_and_lts(p: float) -> None:
 def test_the_papers_grids() -> None:
     assert {name: len(points) for name, points in GRIDS.items()} == {"one-knob": 8, "paper": 36, "pairs": 45}
     assert len(grid(detectors.AdaSCALE_A())) == 45
-    with pytest.raises(InputError, match="nothing to tune"):
+    with pytest.raises(InputError, match="nothing left to tune"):
         grid(detectors.MLS())
+    assert len(grid(detectors.AdaSCALE_A(), {"p_min": [60, 70], "p_max": [50, 80]})) == 2
     with pytest.raises(InputError, match="none of the 1 points"):
         grid(detectors.SCALE(), {"percentile": [120]})
 
@@ -145,8 +146,8 @@ def test_when_a_detector_is_tuned() -> None:
     assert "too few of 150 images to promise 1 %" in plan(alpha=0.01).why_not(150)
     with pytest.raises(InputError, match="at least 64"):
         plan(tune=True).chosen(20)
-    with pytest.raises(InputError, match="nothing to tune"):
-        _ = plan("mls", tune=True).views
+    assert plan("mls", tune=True).chosen(500) == []
+    assert plan("mls", tune=True).why_not(500) == "defaults; nothing is left to tune"
 
 
 def test_images_for_fitting_choosing_and_the_threshold_stay_apart() -> None:

@@ -31,11 +31,19 @@ _GALLERY = 12
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the table: a method, and by what its parameters are chosen (None: they are as they are)."""
+    """One line of the table: a method, and by what its parameters are chosen (None: they are as they are).
+
+    given: parameters that stay as they are when the others are chosen.
+    """
 
     label: str
     method: Detector
     tune: Judge | None = None
+    given: frozenset[str] = frozenset()
+
+    def space(self) -> dict[str, tuple[Any, ...]]:
+        """What is left to choose."""
+        return {name: values for name, values in self.method.search_space.items() if name not in self.given}
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +107,12 @@ class Job:
         """From the cache where it is there."""
         title = f"{self.network.name}: {name} ({len(images)} images)"
         network, preprocess = self.network.classifier, self.network.preprocess
-        return extract_images(
-            network, images, preprocess, views, self.cache, tamper=tamper, title=title, **self.options
-        )
+        try:
+            return extract_images(
+                network, images, preprocess, views, self.cache, tamper=tamper, title=title, **self.options
+            )
+        except InputError as error:
+            raise InputError(f"{self.network.name}, set {name}: {error}") from error
 
     def _fit(self, val: Extracted, train: Extracted | None) -> None:
         """Every method, tuned where asked; those that cannot be fitted are left out with the reason."""
@@ -111,14 +122,14 @@ class Job:
             method, reference = entry.method, many if entry.method.fits_on.startswith("train") else few
             try:
                 if entry.tune is not None:
-                    same = [point for point in grid(method) if replace(method, **point).views == method.views]
+                    same = [p for p in grid(method, entry.space()) if replace(method, **p).views == method.views]
                     self.tunings[entry.label] = tuning = self.tune(method, same, entry.tune)
                     method = replace(method, **tuning.chosen)
                 self.methods[entry.label] = method.fit(reference, self.network.classifier.head)
             except InputError as error:
                 self.left_out[entry.label] = str(error)
         if not self.methods:
-            raise InputError(f"No method could be fitted: {next(iter(self.left_out.values()))}")
+            raise InputError(f"{self.network.name}: no method can be fitted: {next(iter(self.left_out.values()))}")
 
     def tune(self, method: Detector, points: Sequence[Point], judge: Judge) -> Tuning:
         """The best point by AUROC; what the method is fitted on and the ID images that judge it are kept apart.
@@ -134,7 +145,7 @@ class Job:
         parts = split(len(few), self.seed, choosing=count)
         reference = few[torch.cat([parts.fitted, parts.held_out])]
         train = self.images.train
-        if method.fits_on.startswith("train") and train and train.fingerprint() != self.images.val.fingerprint():
+        if method.fits_on.startswith("train") and train and not _overlap(train, self.images.val):
             reference = self.extracted("train", train, ()).load()
         head, known = self.network.classifier.head, few[parts.chosen]
         if judge == "self":
@@ -196,6 +207,11 @@ def tested(images: SuiteImages) -> dict[str, tuple[Kind, ImageSet]]:
         ("far", images.far),
     )
     return {name: (kind, found) for kind, group in groups for name, found in group.items()}
+
+
+def _overlap(first: ImageSet, second: ImageSet) -> bool:
+    """Whether two sets have an image in common: a file, or the whole array."""
+    return bool(set(first.paths) & set(second.paths)) or first.fingerprint() == second.fingerprint()
 
 
 def _examples(

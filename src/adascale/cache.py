@@ -105,11 +105,11 @@ class ShardCache:
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
         except (SafetensorError, OSError):
             return None
-        text = metadata.get("shard", "{}")
-        record = json.loads(text)
-        if metadata.get("sha256") != digest(tensors, text) or record.get("key") != self.key:
+        text = metadata.get("shard", "")
+        if metadata.get("sha256") != digest(tensors, text):
             return None
-        return tensors, record
+        record = json.loads(text)
+        return (tensors, record) if record.get("key") == self.key else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from adascale import detectors, options, table, tables
+from adascale import options, table, tables
 from adascale.benchmark import Entry, Job, Network
 from adascale.cache import cache_folder
 from adascale.compare import compare as compared
@@ -23,6 +23,7 @@ from adascale.results import Run
 from adascale.rows import write_csv
 from adascale.specs import FORMS, load_network
 from adascale.suites import SUITES, Suite, SuiteImages, drawn, load_suite, named, open_suite, own_suite
+from adascale.tune import FEWEST_IMAGES
 
 SuiteName = Annotated[
     str | None, typer.Argument(help=f"{', '.join(SUITES)}, or a TOML file; nothing with --id and --near or --far.")
@@ -83,8 +84,13 @@ def bench(
     """Compare methods on a suite: one network pass an image (and one for each view), every method, one table."""
     if report:
         optional("matplotlib", "report")  # better now than after the work
+    _check_places(out, cache)
     chosen, images = _suite(suite, (id_images, val, train, near, far, shifted), data, available, limit, seed)
     entries = list(options.entries(methods or ["all"], setting or [], preset, tune))
+    if tune == "ood" and not images.ood_val:
+        raise InputError("--tune ood: there are no OOD validation images; give a suite that has them, or --tune self.")
+    if tune == "self" and len(images.val) < FEWEST_IMAGES:
+        raise InputError(f"--tune self with {len(images.val)} validation images; it needs at least {FEWEST_IMAGES}.")
     passes = {"batch_size": batch_size, "workers": workers}
     networks = _networks(model, weights, head, device, suite)
     folder = cache or cache_folder()
@@ -139,21 +145,26 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Choose a method's parameters on ID images alone, or with OOD validation images, as OpenOOD does."""
+    _check_places(None, cache)
+    if out is not None and not out.parent.is_dir():
+        raise InputError(f"--out {out}: there is no folder {out.parent}; make it first.")
     images, name = _tuning_images(suite, id_images, train, ood_val, data, limit, seed)
-    configured = detectors.get(method)(**options.settings([method], setting or [], None)[method])
+    given = options.settings([method], setting or [], None)[method]
+    configured = options.configured(method, given)
     network, *others = _networks(model, weights, head, device, name)
     if others:
         raise InputError(f"{1 + len(others)} networks; tune one at a time.")
     passes = {"batch_size": batch_size, "workers": workers}
-    job = Job(network, images, [Entry(method, configured)], cache or cache_folder(), seed, passes)
-    configured = job.entries[0].method
+    entry = Entry(method, configured, given=frozenset(given))
+    job = Job(network, images, [entry], cache or cache_folder(), seed, passes)
+    entry = job.entries[0]
     with resumable():
-        found = job.tune(configured, options.points(configured, grid), by or ("ood" if images.ood_val else "self"))
+        found = job.tune(entry.method, options.points(entry, grid), by or ("ood" if images.ood_val else "self"))
     trials = [{**point, "AUROC": f"{100 * auroc:.4f}"} for point, auroc in found.trials]
     if out is not None:
         with open(out, "w", encoding="utf8", newline="") as file:
             write_csv(file, trials, list(trials[0]))
-    settings = " ".join(f"--set {key}={value}" for key, value in found.chosen.items())
+    settings = " ".join(f"--set {key}={value}" for key, value in {**given, **found.chosen}.items())
     if as_json:
         record = {"chosen": found.chosen, "auroc": found.auroc, "default_auroc": found.default_auroc}
         print(json.dumps({"method": method, **record, "judged_by": found.judged_by, "trials": found.trials}))
@@ -177,8 +188,15 @@ def compare(
     found = compared(first, second, every_set)
     if as_json:
         rows = [{**row._asdict(), "change": row.change} for row in found.moved]
-        print(json.dumps({"moved": rows, "only": found.only, "settings": found.settings}, default=str))
+        print(
+            json.dumps(
+                {"moved": rows, "only": found.only, "settings": found.settings, "other_sets": found.other_sets},
+                default=str,
+            )
+        )
         return
+    if found.other_sets:
+        say(f"note: the sets differ ({', '.join(found.other_sets)}), so means over them are of different things.")
     lines = Table(box=None, pad_edge=False)
     for title in ("method", "set", "AUROC", "", "change", "FPR@95", ""):
         lines.add_column(title, justify="left" if title in ("method", "set") else "right")
@@ -194,6 +212,13 @@ def compare(
             print(f"only in {path}: {', '.join(names)}")
     for name, (a, b) in found.settings.items():
         print(f"{name}: {a} -> {b}")
+
+
+def _check_places(out: Path | None, cache: Path | None) -> None:
+    """Before any work."""
+    for option, path in (("--out", out), ("--cache", cache)):
+        if path is not None and path.exists() and not path.is_dir():
+            raise InputError(f"{option} {path} is a file; give a folder.")
 
 
 def _suite(
@@ -254,6 +279,8 @@ def _networks(
     names = [spec.rpartition(":")[2] for spec in specs]
     if len(set(names)) < len(names):
         names = [f"{name} {files[i].stem if files else i + 1}" for i, name in enumerate(names)]
+    if len(set(names)) < len(names):
+        names = [f"{name} {i + 1}" for i, name in enumerate(names)]
     found = []
     for i, (name, spec) in enumerate(zip(names, specs, strict=True)):
         model, preprocess = load_network(spec, files[i] if files else None)
@@ -266,4 +293,4 @@ def _print(run: Run) -> None:
     for model in run.models:
         Console(highlight=False).print(tables.for_people(run, model))
         for label, reason in model.left_out.items():
-            say(f"left out {label}: {reason}")
+            say(f"left out {model.model} {label}: {reason}" if len(run.models) > 1 else f"left out {label}: {reason}")

@@ -29,11 +29,15 @@ class Moved(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """moved: the rows of both, those that moved most first. only: rows of one run alone. settings: what differs."""
+    """moved: the rows of both, those that moved most first. only: rows of one run alone. settings: what differs.
+
+    other_sets: sets that only one of them has, or whose images differ; means over them cannot be compared.
+    """
 
     moved: list[Moved]
     only: tuple[list[str], list[str]]
     settings: dict[str, tuple[Any, Any]]
+    other_sets: list[str]
 
 
 def compare(first: Path, second: Path, every_set: bool = False) -> Comparison:
@@ -46,14 +50,29 @@ def compare(first: Path, second: Path, every_set: bool = False) -> Comparison:
         raise InputError(f"{first} and {second} have no method and set in common; there is nothing to compare.")
     moved = [Moved(*key, *((100 * a[key][name], 100 * b[key][name]) for name in ("auroc", "fpr95"))) for key in wanted]
     moved.sort(key=lambda row: -abs(row.change))
-    before, after = (_flat(document["reproduce"]) for document in documents)
+    before, after = (_flat(_about(document, single)) for document in documents)
     names = sorted(set(before) | set(after))
     settings = {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
-    return Comparison(moved, (_only(a, b), _only(b, a)), settings)
+    return Comparison(moved, (_only(a, b), _only(b, a)), settings, _other_sets(*documents))
+
+
+def _about(document: Mapping[str, Any], single: bool) -> dict[str, Any]:
+    about = dict(document["reproduce"])
+    if single:
+        (network,) = about["networks"].values()
+        about["networks"] = {"network": network}
+    return about
 
 
 def _only(mine: Mapping[Key, Any], other: Mapping[Key, Any]) -> list[str]:
-    return sorted({" ".join(filter(None, key[:2])) for key in mine if key not in other})
+    """Methods that the other run does not have at all."""
+    theirs = {key[:2] for key in other}
+    return sorted({" ".join(filter(None, key[:2])) for key in mine if key[:2] not in theirs})
+
+
+def _other_sets(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    a, b = (document["reproduce"]["sets"] for document in (first, second))
+    return sorted(name for name in {*a, *b} if a.get(name) != b.get(name))
 
 
 def _key(row: Mapping[str, Any], single: bool) -> Key:

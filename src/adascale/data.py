@@ -138,7 +138,7 @@ class ImageSet:
         )
 
     def fingerprint(self) -> str:
-        """Changes when a name, a file's size or time, an array's content or the change made to the images does."""
+        """Changes when a name, a file's place, size or time, an array's content or the change made to images does."""
         digest = hashlib.sha256("\n".join(self.names).encode("utf8", "surrogateescape"))
         digest.update(repr((self.labels, self.change)).encode())
         if self.array is not None:
@@ -146,7 +146,8 @@ class ImageSet:
         for path in self.paths:
             try:
                 status = path.stat()
-                digest.update(f"{status.st_size} {status.st_mtime_ns}".encode())
+                identity = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+                digest.update(identity.encode("utf8", "surrogateescape"))
             except OSError:
                 digest.update(b"missing")
         return digest.hexdigest()
@@ -201,6 +202,8 @@ def _from_npz(path: Path) -> ImageSet:
     if not len(images):
         raise InputError(f"{path} holds no image; its array 'images' is empty.")
     labels = arrays["labels"].tolist() if "labels" in arrays else None
+    if labels is not None and len(np.shape(labels)[:1]) and len(labels) != len(images):
+        raise InputError(f"{path} has {len(images)} images and {len(labels)} labels; give one for each.")
     return ImageSet([f"{path.name}[{i}]" for i in range(len(images))], array=images, labels=labels)
 
 

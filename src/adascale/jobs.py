@@ -75,7 +75,7 @@ def cache_of(
     batch_size: int = 32,
 ) -> ShardCache:
     """Where the outputs of these images are kept: one place for each network, data, preprocessing and batch size."""
-    network = (classifier.fingerprint(), classifier.asked_for)
+    network = (classifier.fingerprint(), classifier.code(), classifier.asked_for)
     return ShardCache(folder, cache_key(*network, images.fingerprint(), preprocess, tamper, batch_size))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -137,6 +139,15 @@ class Classifier:
             digest.update(raw.numpy().data)
         return digest.hexdigest()
 
+    def code(self) -> str:
+        """A hash of how the network computes: every module's settings, and the source files of those of one's own."""
+        texts = [f"{name} {kind(module)}({module.extra_repr()})" for name, module in self.model.named_modules()]
+        files = {inspect.getsourcefile(cls) for cls in {type(m) for m in self.model.modules()} if _is_own(cls)}
+        digest = hashlib.sha256("\n".join([str(torch.__version__), *texts]).encode("utf8", "surrogateescape"))
+        for file in sorted(filter(None, files)):
+            digest.update(Path(file).read_bytes())
+        return digest.hexdigest()
+
     def _run(self, images: Tensor) -> tuple[Tensor, Tensor]:
         module, seen = self.model.get_submodule(self._name), list[tuple[Any, Any]]()
 
@@ -154,6 +165,15 @@ class Classifier:
         if features is None or logits is None:
             raise InputError(f"The head {self.head_name!r} did not see one feature vector for each image of the batch.")
         return features, logits
+
+
+def _is_own(cls: type) -> bool:
+    """Whether a class comes from a file that its user may edit, not from an installed package."""
+    try:
+        file = inspect.getsourcefile(cls)
+    except (TypeError, OSError):  # built in, or typed into a shell
+        return False
+    return file is not None and Path(file).is_file() and "site-packages" not in Path(file).parts
 
 
 def _objective(logits: Tensor, temperature: float | None) -> Tensor:

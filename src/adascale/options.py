@@ -41,38 +41,58 @@ def settings(names: list[str], given: list[str], preset: str | None) -> dict[str
 
 def entries(names: list[str], given: list[str], preset: str | None, tune: str) -> Iterator[Entry]:
     """The lines of a benchmark's table: each method as it is (and with the preset), then tuned where asked."""
-    names = [part for name in names for part in name.split(",")]
+    names = [part.strip() for name in names for part in name.split(",") if part.strip()]
     names = [cls.name for cls in detectors.ALL] if "all" in names else list(dict.fromkeys(names))
     chosen = settings(names, given, None)
+    if preset is not None and not PRESET_METHODS & set(names):
+        raise InputError(f"--preset {preset}: there are presets for {', '.join(sorted(PRESET_METHODS))} only.")
     for name in names:
-        method = detectors.get(name)(**chosen[name])
+        method = configured(name, chosen[name])
         yield Entry(name, method)
         if preset is not None and name in PRESET_METHODS:
             values = detectors.preset(name, *preset.split("/", 1)) if "/" in preset else {}
             if not values:
                 raise InputError(f"--preset {preset}: give DATA/NETWORK, such as imagenet/resnet-50.")
             yield Entry(f"{name} (preset)", replace(method, **values))
-        if tune != "none" and method.search_space:
-            judge: Judge = "self" if tune == "self" else "ood"
-            yield Entry(f"{name} (tuned{' on OOD-val' if judge == 'ood' else ''})", method, judge)
+        judge: Judge = "self" if tune == "self" else "ood"
+        tuned = Entry(
+            f"{name} (tuned{' on OOD-val' if judge == 'ood' else ''})", method, judge, frozenset(chosen[name])
+        )
+        if tune != "none" and tuned.space():
+            yield tuned
 
 
-def points(method: Detector, text: str | None) -> list[Point]:
-    """A grid: the method's own, one of the paper's by name, or ``p_min=60,65 p_max=80,85``."""
-    if text is None or text == "search-space":
-        return grid(method)
+def configured(name: str, given: dict[str, Any]) -> Detector:
+    """The method with its parameters."""
+    cls = detectors.get(name)
+    if unknown := set(given) - {field.name for field in fields(cls)}:
+        known = ", ".join(sorted(field.name for field in fields(cls))) or "none"
+        raise InputError(f"{name} has no parameter {unknown.pop()!r}; it has: {known}.")
+    return cls(**given)
+
+
+def points(entry: Entry, text: str | None) -> list[Point]:
+    """A grid: the method's own but for what was given, one of the paper's by name, or ``p_min=60,65 p_max=80,85``."""
+    method = entry.method
+    if text is None:
+        return grid(method, entry.space())
     if text in GRIDS:
         if unknown := set(GRIDS[text][0]) - set(method.parameters):
             raise InputError(f"--grid {text} is a grid for AdaSCALE; {method.name} has no {unknown.pop()}.")
         return list(GRIDS[text])
     space: dict[str, list[Any]] = {}
-    for part in text.split():
+    for part in text.split() or [text]:
         name, _, values = part.partition("=")
-        if name not in method.parameters or not values:
+        if name not in method.parameters or name in space or not all(values.split(",")):
             known = ", ".join(method.parameters) or "none"
-            raise InputError(f"--grid {part}: give {', '.join(GRIDS)} or NAME=VALUE,VALUE with NAME one of {known}.")
+            names = f"NAME=VALUE,VALUE with each NAME once, of {known}"
+            raise InputError(f"--grid {text!r}: give {', '.join(GRIDS)} or {names}.")
         space[name] = [_value(type(method), name, value) for value in values.split(",")]
-    return grid(method, space)
+    usable = grid(method, space)
+    for name, values in space.items():
+        if useless := [value for value in values if not any(point[name] == value for point in usable)]:
+            raise InputError(f"--grid {text!r}: {method.name} never accepts {name}={useless[0]} here; leave it out.")
+    return usable
 
 
 def preprocess(

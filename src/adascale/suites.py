@@ -26,6 +26,7 @@ else:
 
 SUITES: tuple[str, ...] = ("digits", "cifar10", "cifar100", "imagenet200", "imagenet", "imagenet-paper")
 _PARTS, _GROUPS = ("id", "val", "train"), ("near", "far", "shifted", "ood_val")
+_RESERVED = (*_PARTS, "nearood", "farood")
 _MOST_VAL, _LEAST_VAL = 1000, 10
 
 
@@ -80,6 +81,10 @@ class Suite:
         if not self.near and not self.far:
             raise InputError(f"The suite {self.name} has no OOD set; it needs at least one near or far set.")
         names = [*self.near, *self.far, *self.shifted]
+        if reserved := sorted(set(map(str.strip, names)) & set(_RESERVED)):
+            raise InputError(
+                f"The suite {self.name} has a set named {reserved[0]}, which means something else; rename it."
+            )
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise InputError(
@@ -159,7 +164,7 @@ def open_suite(suite: Suite, available: bool = False, seed: int = 0, limit: int 
 
     def opened(label: str, source: Source | None, own: ImageSet | None = None) -> ImageSet | None:
         try:
-            return None if source is None else _open(source, own)
+            return None if source is None else _open(_seeded(source, seed), own)
         except _AbsentError as error:
             missing[label] = str(error)
             return None
@@ -175,7 +180,24 @@ def open_suite(suite: Suite, available: bool = False, seed: int = 0, limit: int 
             groups[group] |= {} if found is None else {name: drawn(found, limit, seed)}
     if known is None or val is None or (missing and not (available and (groups["near"] or groups["far"]))):
         raise InputError(_lacking(suite, missing, known is not None and val is not None, groups))
+    tested = {**groups["near"], **groups["far"]}
+    _refuse_shared("id", known, {"val": val, **tested})
+    _refuse_shared("val", val, tested)
+    for name, found in groups["ood_val"].items():
+        _refuse_shared(f"ood_val {name}", found, tested)
     return SuiteImages(known, val, train, **groups, missing=missing)
+
+
+def _refuse_shared(name: str, images: ImageSet, others: Mapping[str, ImageSet]) -> None:
+    """Whatever the folders and lists are called: the same file must not be on both sides."""
+    mine = set(map(os.path.abspath, images.paths))
+    for label, other in others.items():
+        if shared := mine & set(map(os.path.abspath, other.paths)):
+            raise InputError(f"{name} and {label} share {len(shared)} images ({min(shared)} ...); they must not.")
+
+
+def _seeded(source: Source, seed: int) -> Source:
+    return source if source.corrupt is None else replace(source, corrupt=replace(source.corrupt, seed=seed))
 
 
 class _AbsentError(Exception):
@@ -300,7 +322,7 @@ def _labels(images: ImageSet, table: Path) -> list[int]:
     """By the image's name or its file's; a first line with titles is skipped."""
     if not table.is_file():
         raise _AbsentError(str(table))
-    with open(table, newline="", encoding="utf8") as lines:
+    with open(table, newline="", encoding="utf8", errors="replace") as lines:
         rows = [row for row in csv.reader(lines) if len(row) >= 2]
     known = {row[0]: int(row[1]) for row in rows if re.fullmatch(r"-?\d+", row[1].strip())}
     keys = [name if name in known else name.rpartition("/")[2] for name in images.names]

@@ -71,7 +71,11 @@ def read(path: Path) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(file.read_text("utf8"))
     except (OSError, ValueError) as error:
         raise InputError(f"{file} cannot be read as a benchmark's results ({error}).") from error
-    if document.get("format") != FORMAT or document.get("format_version") != FORMAT_VERSION:
+    if (
+        not isinstance(document, dict)
+        or document.get("format") != FORMAT
+        or document.get("format_version") != FORMAT_VERSION
+    ):
         raise InputError(f"{file} is not a results.json of adascale bench that this version can read.")
     return document
 
@@ -80,7 +84,7 @@ def markdown(run: Run) -> str:
     """One table a network, one for all where there are several; best in bold, second underlined."""
     marks = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
     parts = [f"# {run.suite}\n"]
-    for title, header, lines in _tables(run, marks):
+    for title, header, lines in _tables(run, marks, _markdown):
         rule = "|".join(["---", *["---:"] * (len(header) - 1)])
         body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         parts.append(f"## {title}\n\n| {' | '.join(header)} |\n|{rule}|\n{body}\n")
@@ -166,7 +170,7 @@ def _notes(run: Run) -> str:
         "Percent. FPR@95: share of ID flagged where 95 % of the OOD is caught (as OpenOOD). Unweighted means over sets."
     ]
     for model in run.models:
-        sizes = ", ".join(f"{name} {info.images} ({info.kind})" for name, info in model.sets.items())
+        sizes = ", ".join(f"{_markdown(name)} {info.images} ({info.kind})" for name, info in model.sets.items())
         lines.append(f"Images, {model.model}: {sizes}.")
         lines += [f"Left out, {model.model}: {label}: {reason}" for label, reason in model.left_out.items()]
     if note := run.reproduce.get("suite", {}).get("note"):
@@ -197,6 +201,9 @@ def _document(run: Run) -> dict[str, Any]:
 
 
 def _latex(text: str) -> str:
-    for character in "_&%#":
-        text = text.replace(character, "\\" + character)
-    return text
+    special = {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    return "".join(special.get(c) or (f"\\{c}" if c in "_&%#${}" else c) for c in text)
+
+
+def _markdown(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

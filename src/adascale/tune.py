@@ -57,7 +57,7 @@ def grid(method: Detector, space: Mapping[str, Sequence[Any]] | None = None) -> 
     """Every combination that the method accepts; ``space`` is by default its own search space."""
     space = method.search_space if space is None else space
     if not space:
-        raise InputError(f"{method.name} has nothing to tune: its search space is empty; give a grid.")
+        raise InputError(f"{method.name} has nothing left to tune; give a grid, or set fewer of its parameters.")
     points: list[Point] = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
     usable = [point for point in points if _accepted(method, point)]
     if not usable:
@@ -154,7 +154,7 @@ class Plan:
     def wanted(self) -> bool:
         if self.tune is None:
             return self.method.tuned_by_default and not self.given & set(self.method.search_space)
-        return self.tune
+        return self.tune and bool(set(self.method.search_space) - self.given)
 
     @property
     def points(self) -> list[Point]:
@@ -171,7 +171,7 @@ class Plan:
             return []
         parts = split(n, self.seed, self.share, chosen_count(n))
         if self.tune and not len(parts.chosen):
-            raise InputError(f"tune=True with {n} images; it needs at least {FEWEST_IMAGES}.")
+            raise InputError(f"{n} images are too few to tune on; give at least {FEWEST_IMAGES}, or do not ask for it.")
         enough = self.tune or len(parts.held_out) >= images_needed(self.alpha)
         indices: list[int] = parts.chosen.tolist() if enough else []
         return indices
@@ -179,12 +179,12 @@ class Plan:
     def why_not(self, n: int) -> str:
         """Where the parameters come from if not from tuning."""
         if not self.wanted:
-            return "as given" if self.given else "defaults"
+            return ("as given" if self.given else "defaults") + ("; nothing is left to tune" if self.tune else "")
         if n < FEWEST_IMAGES:
             return f"defaults; {n} images are too few to tune on ({FEWEST_IMAGES})"
         if not self.chosen(n):
             return f"defaults; tuning would leave too few of {n} images to promise {100 * self.alpha:.3g} %"
-        return "defaults; no outliers were given to tune on"
+        return "defaults; no outliers to tune on (the images differ in size, or none were given)"
 
 
 def _accepted(method: Detector, point: Point) -> bool:
