@@ -89,8 +89,8 @@ def points(entry: Entry, text: str | None) -> list[Point]:
             raise InputError(f"--grid {text!r}: give {', '.join(GRIDS)} or {names}.")
         space[name] = [_value(type(method), name, value) for value in values.split(",")]
     usable = grid(method, space)
-    for name, values in space.items():
-        if useless := [value for value in values if not any(point[name] == value for point in usable)]:
+    for name, tried in space.items():
+        if useless := [value for value in tried if not any(point[name] == value for point in usable)]:
             raise InputError(f"--grid {text!r}: {method.name} never accepts {name}={useless[0]} here; leave it out.")
     return usable
 
