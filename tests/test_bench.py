@@ -200,6 +200,21 @@ def test_tuning_from_the_shell(
     assert "40 ID images are too few to tune on" in capsys.readouterr().err
 
 
+def test_a_network_that_does_not_say_how_it_wants_its_images(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    network = (suite / "nets.py").read_text()
+    (suite / "nets.py").write_text(network.replace("PREPROCESS", "OTHER"))
+    arguments = ["bench", suite / "suite.toml", "--model", f"{suite / 'nets.py'}:Net", "--no-report", *METHODS]
+    assert inside(monkeypatch, *arguments, "--out", suite / "a") == 2
+    assert "pass --size" in capsys.readouterr().err
+    look = ["--size", "20", "--crop", "16", "--mean", "0.5,0.5,0.5", "--std", "0.25,0.25,0.25"]
+    assert inside(monkeypatch, *arguments, *look, "--out", suite / "a") == 0
+    (suite / "nets.py").write_text(network)
+    assert inside(monkeypatch, *arguments, "--out", suite / "b") == 0
+    assert (suite / "a" / "results.csv").read_bytes() == (suite / "b" / "results.csv").read_bytes()
+
+
 def test_tuned_lines(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench(suite, monkeypatch, "a", *METHODS, "--tune", "self", "--preset", "imagenet/resnet-50")
     assert {row["method"] for row in table(suite, "a")} == {

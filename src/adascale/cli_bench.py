@@ -15,7 +15,7 @@ from adascale.benchmark import Entry, Job, Network
 from adascale.cache import cache_folder
 from adascale.compare import compare as compared
 from adascale.compat import optional
-from adascale.console import AsJson, BatchSize, Device, Workers, app, end, resumable, say
+from adascale.console import AsJson, BatchSize, Crop, Device, Mean, Size, Std, Workers, app, end, resumable, say
 from adascale.data import find_images
 from adascale.errors import InputError
 from adascale.model import Classifier
@@ -75,6 +75,10 @@ def bench(
     cache: Cache = None,
     report: Annotated[bool, typer.Option(help="Write report.html, which needs matplotlib.")] = True,
     head: Head = None,
+    size: Size = None,
+    crop: Crop = None,
+    mean: Mean = None,
+    std: Std = None,
     seed: Seed = 0,
     batch_size: BatchSize = 32,
     workers: Workers = None,
@@ -92,7 +96,7 @@ def bench(
     if tune == "self" and len(images.val) < FEWEST_IMAGES:
         raise InputError(f"--tune self with {len(images.val)} validation images; it needs at least {FEWEST_IMAGES}.")
     passes = {"batch_size": batch_size, "workers": workers}
-    networks = _networks(model, weights, head, device, suite)
+    networks = _networks(model, weights, head, device, suite, (size, crop, mean, std))
     folder = cache or cache_folder()
     jobs = [Job(network, images, entries, folder, seed, passes) for network in networks]
     with resumable():
@@ -138,6 +142,10 @@ def tune(
     cache: Cache = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV file for every point and its AUROC.")] = None,
     head: Head = None,
+    size: Size = None,
+    crop: Crop = None,
+    mean: Mean = None,
+    std: Std = None,
     seed: Seed = 0,
     batch_size: BatchSize = 32,
     workers: Workers = None,
@@ -151,7 +159,7 @@ def tune(
     images, name = _tuning_images(suite, id_images, train, ood_val, data, limit, seed)
     given = options.settings([method], setting or [], None)[method]
     configured = options.configured(method, given)
-    network, *others = _networks(model, weights, head, device, name)
+    network, *others = _networks(model, weights, head, device, name, (size, crop, mean, std))
     if others:
         raise InputError(f"{1 + len(others)} networks; tune one at a time.")
     passes = {"batch_size": batch_size, "workers": workers}
@@ -266,7 +274,12 @@ def _tuning_images(
 
 
 def _networks(
-    specs: list[str] | None, weights: list[Path] | None, head: str | None, device: str, suite: str | None
+    specs: list[str] | None,
+    weights: list[Path] | None,
+    head: str | None,
+    device: str,
+    suite: str | None,
+    look: tuple[str | None, str | None, str | None, str | None],
 ) -> list[Network]:
     """The networks under names of their own: the factory's, or the weights' where one factory comes several times."""
     if not specs and suite != "digits":
@@ -284,7 +297,7 @@ def _networks(
     found = []
     for i, (name, spec) in enumerate(zip(names, specs, strict=True)):
         model, preprocess = load_network(spec, files[i] if files else None)
-        known = options.preprocess(preprocess, None, None, None, None)
+        known = options.preprocess(preprocess, *look)
         found.append(Network(name, Classifier(model.to(options.device(device)), head), known))
     return found
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from adascale import options, registry
 from adascale.augment import labelled
-from adascale.console import AsJson, Device, Model, Root, Workers, app, end, resumable, say
+from adascale.console import AsJson, Crop, Device, Mean, Model, Root, Size, Std, Workers, app, end, resumable, say
 from adascale.data import Preprocess
 from adascale.engine import engine
 from adascale.errors import InputError
@@ -67,10 +67,10 @@ def train(
     ] = "auto",
     save_every: Annotated[float, typer.Option(min=0, help="Minutes between checkpoints within an epoch.")] = 10.0,
     head: Annotated[str | None, typer.Option(help="Name of the last linear layer, if it is not found.")] = None,
-    size: Annotated[str | None, typer.Option(help="Resize: shorter side, or HEIGHT,WIDTH.")] = None,
-    crop: Annotated[str | None, typer.Option(help="Side of the input, or HEIGHT,WIDTH.")] = None,
-    mean: Annotated[str | None, typer.Option(help="Channel means, e.g. 0.485,0.456,0.406.")] = None,
-    std: Annotated[str | None, typer.Option(help="Channel deviations, e.g. 0.229,0.224,0.225.")] = None,
+    size: Size = None,
+    crop: Crop = None,
+    mean: Mean = None,
+    std: Std = None,
     root: Root = None,
     workers: Workers = None,
     device: Device = "auto",

@@ -29,6 +29,10 @@ Root = Annotated[Path | None, typer.Option(help="Where the paths of an image lis
 BatchSize = Annotated[int, typer.Option(min=1, help="Images per pass.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda, cuda:1, mps ...; auto takes a GPU where there is one.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="Decoding threads [default: one a core, at most 8].")]
+Size = Annotated[str | None, typer.Option(help="Resize: shorter side, or HEIGHT,WIDTH.")]
+Crop = Annotated[str | None, typer.Option(help="Centre crop, the side of the input, or HEIGHT,WIDTH.")]
+Mean = Annotated[str | None, typer.Option(help="Channel means, e.g. 0.485,0.456,0.406.")]
+Std = Annotated[str | None, typer.Option(help="Channel deviations, e.g. 0.229,0.224,0.225.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 
