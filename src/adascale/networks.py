@@ -7,6 +7,7 @@ papers. ``channels`` is the one number that each of them scales with; weights te
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import ClassVar
@@ -21,7 +22,7 @@ from adascale.errors import InputError
 CIFAR = Preprocess(size=32, crop=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
 
 
-class CifarNet(nn.Module):
+class CifarNet(nn.Module, ABC):
     """Stem, body, norm and ReLU, average pool, linear head; the part that the three share."""
 
     full_width: ClassVar[int]
@@ -40,13 +41,14 @@ class CifarNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         nn.init.zeros_(self.head.bias)
 
+    @abstractmethod
     def _build(self, classes: int, channels: int) -> None:
-        raise NotImplementedError
+        """Make the layers."""
 
     @classmethod
+    @abstractmethod
     def like(cls, state: Mapping[str, Tensor]) -> CifarNet:
         """An untrained network of the weights' size and number of classes."""
-        raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.relu(self.norm(self.body(self.stem(x))))

@@ -35,7 +35,7 @@ _COLUMNS = {
     "id_images": "id_images",
     "ood_images": "ood_images",
 }
-_LOWER_IS_BETTER = {"fpr95": True, "auroc": False, "fpr95_id": True}
+_LOWER_IS_BETTER = {"fpr95": True, "auroc": False}
 _SUMMARY = {"fpr95": "FPR@95", "auroc": "AUROC"}
 
 
