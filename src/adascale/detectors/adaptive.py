@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,12 +21,12 @@ from adascale.detectors.base import (
 )
 from adascale.detectors.shaping import LOGIT_SCORES, Shaping
 from adascale.errors import InputError
+from adascale.ranking import Floats, Ranking
 from adascale.stats import (
     descending,
     ecdf,
     energy,
     keep_count,
-    mass_ratio,
     ratio_of,
     top_count,
 )
@@ -36,18 +37,24 @@ if TYPE_CHECKING:
 
 _CHUNK_LOGITS = 2**17
 
-Lazy = Callable[[], Tensor]
+Values = TypeVar("Values", Tensor, Floats)
+Lazy = Callable[[], Values]
 Statistic = Literal["q_prime", "q", "c_o", "top", "q_top"]
 
 
-def activation_shift(features: Tensor, perturbed: Tensor, strongest: Tensor) -> Tensor:
-    """``Q``: the sum of ``|a_eps - a|`` over the given indices (N, k1), the strongest of ``a``."""
-    return (perturbed.gather(1, strongest).double() - features.gather(1, strongest).double()).abs().sum(1)
+def activation_shift(ranking: Ranking, perturbed: Tensor, k1: float) -> Floats:
+    """``Q``: the sum of ``|a_eps - a|`` where the ``k1`` % strongest of ``a`` are."""
+    i1 = ranking.strongest(top_count(ranking.size, k1))
+    moved = perturbed.numpy().ravel()[i1].astype(np.float64) - ranking.values.ravel()[i1]
+    shift: Floats = np.abs(moved).sum(1)
+    return shift
 
 
-def perturbed_mass(perturbed: Tensor, strongest: Tensor) -> Tensor:
-    """``C_o``: the sum of ``ReLU(a_eps)`` over the given indices (N, k2), the strongest of ``a``."""
-    return perturbed.gather(1, strongest).clamp_min(0).double().sum(1)
+def perturbed_mass(ranking: Ranking, perturbed: Tensor, k2: float) -> Floats:
+    """``C_o``: the sum of ``ReLU(a_eps)`` where the ``k2`` % strongest of ``a`` are."""
+    i2 = ranking.strongest(top_count(ranking.size, k2))
+    mass: Floats = np.maximum(perturbed.numpy().ravel()[i2], 0).sum(1, dtype=np.float64)
+    return mass
 
 
 @dataclass
@@ -108,17 +115,17 @@ class Adaptive(Shaping):
 
     def shift_statistic(self, outputs: Outputs) -> Tensor:
         """The statistic that sets the percentile, for fitting and for scoring alike: ``Q'`` or its ablation."""
-        return self._statistic(outputs, descending(outputs.features)[1])
+        return torch.from_numpy(self._statistic(outputs, Ranking(outputs.features)))
 
     def percentiles(self, outputs: Outputs) -> Tensor:
         """``p`` for each sample."""
-        return self.percentile_at(ecdf(self.reference_, self.shift_statistic(outputs)))
+        return torch.from_numpy(self._percentiles(outputs, Ranking(outputs.features)))
 
     def ratios(self, outputs: Outputs) -> Tensor:
         """``r`` for each sample."""
-        ranked, order = descending(outputs.features)
-        share = ecdf(self.reference_, self._statistic(outputs, order))
-        return mass_ratio(ranked.clamp_min(0), self.percentile_at(share))
+        ranking = Ranking(outputs.features)
+        keep = keep_count(ranking.size, self._percentiles(outputs, ranking))
+        return torch.from_numpy(ranking.ratio(keep))
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.reference_ = rowwise(reference, self.shift_statistic).sort().values
@@ -143,10 +150,10 @@ class Adaptive(Shaping):
         return low, high
 
     def _bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
-        mass = descending(outputs.features)[0].clamp_min(0).double().cumsum(1)
-        shares = torch.tensor([1.0, 0.0], dtype=torch.float64)  # p_min and p_max, by the same rounding as in a score
-        keeps = keep_count(mass.shape[1], self.percentile_at(shares))
-        ends = [self.scale_of(ratio_of(mass, mass[:, -1], keep[None])) for keep in keeps]
+        ranking = Ranking(outputs.features.nan_to_num(0, 0, 0))
+        shares = np.array([1.0, 0.0])  # p_min and p_max, by the same rounding as in a score
+        keeps = keep_count(ranking.size, self.percentile_at(shares))
+        ends = [self.scale_of(torch.from_numpy(ranking.ratio(keep))) for keep in keeps]
         direction, offset = self.line(outputs.logits)
         values, slopes, cuts = zip(*(_tangent(direction, offset, scale) for scale in ends), strict=True)
         low, high = -torch.maximum(*values), -torch.minimum(*values)
@@ -185,7 +192,7 @@ class Adaptive(Shaping):
                 key = (method.k1, method.k2, method.lam, method.statistic)
                 if key not in shares:
                     sample = learned.statistic(method).sort().values
-                    shares[key] = [ecdf(sample, part.statistic(method)) for part in ranked]
+                    shares[key] = [torch.from_numpy(ecdf(sample, part.statistic(method))) for part in ranked]
                 method.head_ = head
                 yield i, [part.scores(method, share) for part, share in zip(ranked, shares[key], strict=True)]
 
@@ -195,11 +202,11 @@ class Adaptive(Shaping):
         except InputError:
             return None
 
-    def percentile_at(self, share: Tensor) -> Tensor:
+    def percentile_at(self, share: Values) -> Values:
         """``p = p_min + (1 - F) (p_max - p_min)``."""
         return self.p_min + (1 - share) * (self.p_max - self.p_min)
 
-    def combined(self, shift: Lazy, mass: Lazy, top: Lazy) -> Tensor:
+    def combined(self, shift: Lazy[Values], mass: Lazy[Values], top: Lazy[Values]) -> Values:
         """The statistic from ``Q``, ``C_o`` and the sum of the k2 % largest of ``a``."""
         if self.statistic == "top":
             return top()
@@ -209,13 +216,14 @@ class Adaptive(Shaping):
             return shift()
         return self.lam * shift() + (top() if self.statistic == "q_top" else mass())
 
-    def _statistic(self, outputs: Outputs, order: Tensor) -> Tensor:
-        features, size = outputs.features, outputs.features.shape[1]
-        i1, i2 = order[:, : top_count(size, self.k1)], order[:, : top_count(size, self.k2)]
+    def _percentiles(self, outputs: Outputs, ranking: Ranking) -> Floats:
+        return self.percentile_at(ecdf(self.reference_, self._statistic(outputs, ranking)))
+
+    def _statistic(self, outputs: Outputs, ranking: Ranking) -> Floats:
         return self.combined(
-            lambda: activation_shift(features, outputs.views[self.view], i1),
-            lambda: perturbed_mass(outputs.views[self.view], i2),
-            lambda: features.gather(1, i2).double().sum(1),
+            lambda: activation_shift(ranking, outputs.views[self.view], self.k1),
+            lambda: perturbed_mass(ranking, outputs.views[self.view], self.k2),
+            lambda: ranking.ascending[:, -top_count(ranking.size, self.k2) :].sum(1, dtype=np.float64),
         )
 
 
@@ -237,8 +245,7 @@ class _Ranked:
         self.size, self.logits, views = size, outputs.logits, methods[0].views
         self.k1 = sorted({top_count(size, method.k1) for method in methods})
         self.k2 = sorted({top_count(size, method.k2) for method in methods})
-        bounds = torch.tensor([max(m.p_max for m in methods), min(m.p_min for m in methods)])
-        self.least, keep = keep_count(size, bounds).tolist()
+        self.least, keep = keep_count(size, [max(m.p_max for m in methods), min(m.p_min for m in methods)]).tolist()
         # Few distinct k against many points: then every k is scored once, and the points look their scores up.
         self.looked_up = len(methods) > keep - self.least + 1
         self._tables: dict[str, Tensor] = {}
@@ -264,7 +271,7 @@ class _Ranked:
         return method.combined(lambda: self.shift[:, k1], lambda: self.perturbed[:, k2], lambda: self.top[:, k2])
 
     def scores(self, method: Adaptive, share: Tensor) -> Tensor:
-        keep = keep_count(self.size, method.percentile_at(share))
+        keep = torch.from_numpy(keep_count(self.size, method.percentile_at(share)))
         if self.looked_up:
             scores = self._table(method).gather(1, keep[:, None] - self.least).squeeze(1)
         else:

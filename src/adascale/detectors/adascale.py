@@ -10,7 +10,8 @@ from torch import Tensor
 
 from adascale.detectors.adaptive import Adaptive, activation_shift
 from adascale.detectors.base import Detector, check_percent
-from adascale.stats import activation_scale, descending, top_count
+from adascale.ranking import Ranking
+from adascale.stats import activation_scale
 from adascale.types import Outputs, Pixels, View
 
 
@@ -69,6 +70,4 @@ class ActivationShift(Detector):
         return (self.view,)
 
     def _score(self, outputs: Outputs) -> Tensor:
-        order = descending(outputs.features)[1]
-        strongest = order[:, : top_count(order.shape[1], self.k1)]
-        return activation_shift(outputs.features, outputs.views[self.view], strongest)
+        return torch.from_numpy(activation_shift(Ranking(outputs.features), outputs.views[self.view], self.k1))

@@ -174,9 +174,10 @@ class Detector(ABC):
             )
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
-        finite = finite_rows(chunk, self.views)
-        if finite.all():
+        # A sum is finite only if all its terms are (it may overflow: then the rows are looked at).
+        if all(math.isfinite(part.sum()) for part in looked_at(chunk, self.views)):
             return self._score(chunk)
+        finite = finite_rows(chunk, self.views)
         scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
         if finite.any():
             scores[finite] = self._score(chunk[finite])
@@ -199,6 +200,9 @@ class Detector(ABC):
 def in_chunks(outputs: Outputs) -> Iterator[Outputs]:
     """Pieces whose features, logits or product with a block of samples take at most 16 MB in float64."""
     rows = max(64, _CHUNK_VALUES // max(2048, outputs.features.shape[1], outputs.logits.shape[1]))
+    if len(outputs) <= rows:
+        yield outputs
+        return
     for start in range(0, len(outputs), rows):
         yield outputs[start : start + rows]
 
@@ -211,6 +215,8 @@ def rowwise(outputs: Outputs, compute: Callable[[Outputs], Tensor], dtype: torch
     result = torch.empty(len(outputs), dtype=dtype)
     start = 0
     for chunk in in_chunks(outputs):
+        if len(chunk) == len(outputs):
+            return compute(chunk)
         result[start : start + len(chunk)] = compute(chunk)
         start += len(chunk)
     return result
@@ -223,9 +229,13 @@ def feature_chunks(outputs: Outputs) -> Iterator[Tensor]:
 
 def finite_rows(outputs: Outputs, views: Sequence[View]) -> Tensor:
     """Which samples have finite activations in all that a method looks at."""
-    parts = [outputs.logits, outputs.features, *(outputs.views[view] for view in views)]
-    # A sum is finite only if all its terms are: one pass, no mask of the full size.
-    return torch.stack([part.double().sum(1).isfinite() for part in parts]).all(0)
+    # One pass, no mask of the full size.
+    return torch.stack([part.double().sum(1).isfinite() for part in looked_at(outputs, views)]).all(0)
+
+
+def looked_at(outputs: Outputs, views: Sequence[View]) -> list[Tensor]:
+    """All that a method with these views looks at."""
+    return [outputs.logits, outputs.features, *(outputs.views[view] for view in views)]
 
 
 def check_percent(name: str, value: float, low: float = 0, high: float = 100) -> None:
