@@ -22,7 +22,7 @@ class Ranking:
     """The rows of a matrix (N, D), ranked by value."""
 
     def __init__(self, activations: Tensor) -> None:
-        self.values: Array = np.ascontiguousarray(activations.numpy())
+        self.values: Array = activations.contiguous().numpy()
         self.ascending: Array = np.sort(self.values, axis=1)
         self.rows, self.size = self.values.shape
 
@@ -45,17 +45,17 @@ class Ranking:
         relu: of ``max(a, 0)``. A row without a positive entry has ``r = 1``.
         """
         ranked = self.ascending
-        if relu and ranked[:, 0].min(initial=0) < 0:
+        if relu and ranked[:, 0].min() < 0:
             ranked = np.maximum(ranked, 0)
-        start = np.arange(0, ranked.size, self.size)
-        cuts = np.empty((self.rows, 2), dtype=np.intp)
-        cuts[:, 0] = start
-        cuts[:, 1] = start + (self.size - keep)
-        sums = np.add.reduceat(ranked.ravel(), cuts.ravel(), dtype=np.float64).reshape(self.rows, 2)
-        kept = sums[:, 1]
-        total = np.where(keep < self.size, sums[:, 0] + kept, kept)  # an empty piece is its first entry, not 0
+        cuts = np.arange(0, ranked.size, self.size).repeat(2)
+        cuts[1::2] += self.size - keep
+        sums = np.add.reduceat(ranked.ravel(), cuts, dtype=np.float64)
+        kept = sums[1::2]
+        total = kept + sums[::2] * (keep < self.size)  # an empty piece gives its first entry, not 0
         usable = (ranked[:, -1] > 0) & (kept != 0)
-        return np.divide(total, kept, out=np.ones(self.rows), where=usable)
+        ratio: Floats = np.ones(self.rows)
+        np.divide(total, kept, out=ratio, where=usable)
+        return ratio
 
 
 def fixed_ratio(activations: Tensor, percentile: float, relu: bool = True) -> Tensor:

@@ -19,6 +19,12 @@ def energy(logits: Tensor) -> Tensor:
     return torch.logsumexp(logits.double(), dim=1)
 
 
+def energy_of(logits: npt.NDArray[np.float64]) -> float:
+    """`energy` of one row of finite logits."""
+    top = logits.max()
+    return float(top + math.log(np.exp(logits - top).sum()))
+
+
 def share_count(total: int, share: float) -> int:
     """``floor(total * share)``; an exact product that floating point puts a hair below an integer counts as it."""
     return math.floor(total * share + 1e-9)
@@ -55,14 +61,15 @@ def ratio_of(mass: Tensor, total: Tensor, keep: Tensor) -> Tensor:
     return torch.where(usable, total / torch.where(usable, kept, 1.0), 1.0)
 
 
-def activation_scale(ratio: Tensor) -> Tensor:
+def activation_scale(ratio: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """``e^r``, kept finite."""
-    return ratio.double().clamp(max=_LARGEST_EXPONENT).exp()
+    return np.exp(np.minimum(ratio, _LARGEST_EXPONENT))
 
 
 def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Tensor:
     """``W (a e^r) + b`` without the head: ``e^r`` is one number a row, so it equals ``e^r (z - b) + b``."""
-    return activation_scale(ratio)[:, None] * (logits.double() - bias) + bias
+    scale = torch.from_numpy(activation_scale(ratio.double().numpy()))
+    return scale[:, None] * (logits.double() - bias) + bias
 
 
 def generalised_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:

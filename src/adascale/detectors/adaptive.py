@@ -26,11 +26,12 @@ from adascale.stats import (
     descending,
     ecdf,
     energy,
+    energy_of,
     keep_count,
     ratio_of,
     top_count,
 )
-from adascale.types import Head, Outputs, Pixels, View
+from adascale.types import Head, Outputs, Pixels, View, view_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -107,7 +108,7 @@ class Adaptive(Shaping):
 
     @property
     def view(self) -> View:
-        return View(self.pixels, self.fraction, self.epsilon, self.seed)
+        return view_of(self.pixels, self.fraction, self.epsilon, self.seed)
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -123,15 +124,22 @@ class Adaptive(Shaping):
 
     def ratios(self, outputs: Outputs) -> Tensor:
         """``r`` for each sample."""
-        ranking = Ranking(outputs.features)
-        keep = keep_count(ranking.size, self._percentiles(outputs, ranking))
-        return torch.from_numpy(ranking.ratio(keep))
+        return torch.from_numpy(self._ratios(outputs))
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.reference_ = rowwise(reference, self.shift_statistic).sort().values
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
-        return self.scaled_logits(outputs.logits, self.ratios(outputs))
+        return self.scaled_logits(outputs.logits, self._ratios(outputs))
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        if len(outputs) > 1 or self.logit_score != "energy":
+            return super()._score(outputs)
+        # One sample alone: NumPy all the way, which starts faster than torch.
+        scale = self.scale_of(self._ratios(outputs))
+        logits = outputs.logits.numpy()[0].astype(np.float64)
+        direction, offset = self.line(logits, self.head_.offset.numpy())
+        return torch.from_numpy(np.array([-energy_of(scale * direction + offset)]))
 
     def bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
         """The score over every percentile from ``p_min`` to ``p_max``, from the clean pass alone.
@@ -153,8 +161,8 @@ class Adaptive(Shaping):
         ranking = Ranking(outputs.features.nan_to_num(0, 0, 0))
         shares = np.array([1.0, 0.0])  # p_min and p_max, by the same rounding as in a score
         keeps = keep_count(ranking.size, self.percentile_at(shares))
-        ends = [self.scale_of(torch.from_numpy(ranking.ratio(keep))) for keep in keeps]
-        direction, offset = self.line(outputs.logits)
+        ends = [torch.from_numpy(self.scale_of(ranking.ratio(keep))) for keep in keeps]
+        direction, offset = self.line(outputs.logits.double(), self.head_.offset)
         values, slopes, cuts = zip(*(_tangent(direction, offset, scale) for scale in ends), strict=True)
         low, high = -torch.maximum(*values), -torch.minimum(*values)
         turns = (slopes[0] < 0) & (slopes[1] > 0)
@@ -165,17 +173,17 @@ class Adaptive(Shaping):
         return torch.where(finite, low, torch.inf), torch.where(finite, high, torch.inf)
 
     @abstractmethod
-    def scale_of(self, ratio: Tensor) -> Tensor:
+    def scale_of(self, ratio: Floats) -> Floats:
         """The scale ``s`` that ``r`` leads to; it grows with ``r``."""
 
     @abstractmethod
-    def line(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """``z, c`` of the scaled logits ``s z + c``."""
+    def line(self, logits: Values, bias: Values) -> tuple[Values, Values]:
+        """``z, c`` of the scaled logits ``s z + c``, float64."""
 
-    def scaled_logits(self, logits: Tensor, ratio: Tensor) -> Tensor:
+    def scaled_logits(self, logits: Tensor, ratio: Floats) -> Tensor:
         """The logits after scaling with ``r``."""
-        direction, offset = self.line(logits)
-        return self.scale_of(ratio)[:, None] * direction + offset
+        direction, offset = self.line(logits.double(), self.head_.offset)
+        return torch.addcmul(offset, torch.from_numpy(self.scale_of(ratio))[:, None], direction)
 
     def sweep(
         self, points: Sequence[Mapping[str, Any]], reference: Outputs | None, head: Head, sets: Sequence[Outputs]
@@ -215,6 +223,10 @@ class Adaptive(Shaping):
         if self.statistic == "q":
             return shift()
         return self.lam * shift() + (top() if self.statistic == "q_top" else mass())
+
+    def _ratios(self, outputs: Outputs) -> Floats:
+        ranking = Ranking(outputs.features)
+        return ranking.ratio(keep_count(ranking.size, self._percentiles(outputs, ranking)))
 
     def _percentiles(self, outputs: Outputs, ranking: Ranking) -> Floats:
         return self.percentile_at(ecdf(self.reference_, self._statistic(outputs, ranking)))
@@ -285,7 +297,7 @@ class _Ranked:
         scores = torch.empty(len(ratio), dtype=torch.float64)
         for start in range(0, len(ratio), rows):
             part = slice(start, start + rows)
-            scores[part] = score(method.scaled_logits(self.logits[part], ratio[part]))
+            scores[part] = score(method.scaled_logits(self.logits[part], ratio[part].numpy()))
         return scores
 
     def _table(self, method: Adaptive) -> Tensor:

@@ -77,4 +77,5 @@ class ASH_S(ASH):
     summary: ClassVar[str] = "only the largest activations, scaled"
 
     def _kept(self, ranked: Tensor, keep: int) -> Tensor:
-        return ranked[:, :keep] * activation_scale(fixed_ratio(ranked, self.percentile, relu=False))[:, None]
+        ratio = fixed_ratio(ranked, self.percentile, relu=False)
+        return ranked[:, :keep] * torch.from_numpy(activation_scale(ratio.numpy()))[:, None]

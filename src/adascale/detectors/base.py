@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -174,8 +175,7 @@ class Detector(ABC):
             )
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
-        # A sum is finite only if all its terms are (it may overflow: then the rows are looked at).
-        if all(math.isfinite(part.sum()) for part in looked_at(chunk, self.views)):
+        if all_finite(looked_at(chunk, self.views)):
             return self._score(chunk)
         finite = finite_rows(chunk, self.views)
         scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
@@ -199,12 +199,13 @@ class Detector(ABC):
 
 def in_chunks(outputs: Outputs) -> Iterator[Outputs]:
     """Pieces whose features, logits or product with a block of samples take at most 16 MB in float64."""
-    rows = max(64, _CHUNK_VALUES // max(2048, outputs.features.shape[1], outputs.logits.shape[1]))
-    if len(outputs) <= rows:
-        yield outputs
-        return
+    rows = _chunk_rows(outputs)
     for start in range(0, len(outputs), rows):
         yield outputs[start : start + rows]
+
+
+def _chunk_rows(outputs: Outputs) -> int:
+    return max(64, _CHUNK_VALUES // max(2048, outputs.features.shape[1], outputs.logits.shape[1]))
 
 
 def rowwise(outputs: Outputs, compute: Callable[[Outputs], Tensor], dtype: torch.dtype = torch.float64) -> Tensor:
@@ -212,11 +213,11 @@ def rowwise(outputs: Outputs, compute: Callable[[Outputs], Tensor], dtype: torch
 
     Written into one tensor: small results kept between large temporaries would pin the memory that those give back.
     """
+    if 0 < len(outputs) <= _chunk_rows(outputs):
+        return compute(outputs)
     result = torch.empty(len(outputs), dtype=dtype)
     start = 0
     for chunk in in_chunks(outputs):
-        if len(chunk) == len(outputs):
-            return compute(chunk)
         result[start : start + len(chunk)] = compute(chunk)
         start += len(chunk)
     return result
@@ -231,6 +232,12 @@ def finite_rows(outputs: Outputs, views: Sequence[View]) -> Tensor:
     """Which samples have finite activations in all that a method looks at."""
     # One pass, no mask of the full size.
     return torch.stack([part.double().sum(1).isfinite() for part in looked_at(outputs, views)]).all(0)
+
+
+def all_finite(parts: Sequence[Tensor]) -> bool:
+    """True only if every entry is finite. A sum is finite only if all its terms are; one that overflows says False."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return all(math.isfinite(part.numpy().sum()) for part in parts)
 
 
 def looked_at(outputs: Outputs, views: Sequence[View]) -> list[Tensor]:
