@@ -25,10 +25,13 @@ class Counter:
     def __init__(self, model: nn.Module) -> None:
         self.forwards: list[int] = []
         self.backwards = 0
-        model.register_forward_hook(self.forward)
+        model.register_forward_pre_hook(self.start)
+        model.register_forward_hook(self.end)
 
-    def forward(self, _: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+    def start(self, _: nn.Module, args: tuple[Tensor, ...]) -> None:
         self.forwards.append(len(args[0]))
+
+    def end(self, _: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
         if output.requires_grad:
             output.register_hook(self.backward)  # type: ignore[no-untyped-call]
 

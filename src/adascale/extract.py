@@ -31,15 +31,16 @@ def extract_batch(
     if not classifier.located:
         classifier.locate(images)
     views = list(dict.fromkeys(views))
-    if any(view.needs_gradient for view in views):
-        features, logits, gradients = _with_gradients(classifier, images, views)
-        perturbed = list(_perturbed(classifier, images, views, gradients))
-    else:
-        clean = classifier.prepare(images)
-        stacked = torch.cat([clean, *(perturb(clean, None, view) for view in views)])
-        all_features, all_logits = classifier.forward(stacked)
-        features, *perturbed = torch.split(all_features, len(images))
-        logits = all_logits[: len(images)]
+    with classifier.ready():
+        if any(view.needs_gradient for view in views):
+            features, logits, gradients = _with_gradients(classifier, images, views)
+            perturbed = list(_perturbed(classifier, images, views, gradients))
+        else:
+            clean = classifier.prepare(images)
+            stacked = torch.cat([clean, *(perturb(clean, None, view) for view in views)]) if views else clean
+            all_features, all_logits = classifier.forward(stacked)
+            features, *perturbed = torch.split(all_features, len(images))
+            logits = all_logits[: len(images)]
     return Outputs(
         _kept(logits), _kept(features), {view: _kept(a) for view, a in zip(views, perturbed, strict=True)}, labels
     )
@@ -48,9 +49,11 @@ def extract_batch(
 def extract_views(classifier: Classifier, images: Tensor, views: Sequence[View]) -> dict[View, Tensor]:
     """The perturbed features alone, for images whose clean outputs are known: one pass a view, and the gradient's."""
     gradients: dict[float | None, Tensor] = {}
-    if any(view.needs_gradient for view in views):
-        *_, gradients = _with_gradients(classifier, images, views)
-    return {view: _kept(a) for view, a in zip(views, _perturbed(classifier, images, views, gradients), strict=True)}
+    with classifier.ready():
+        if any(view.needs_gradient for view in views):
+            *_, gradients = _with_gradients(classifier, images, views)
+        perturbed = _perturbed(classifier, images, views, gradients)
+        return {view: _kept(a) for view, a in zip(views, perturbed, strict=True)}
 
 
 def _with_gradients(
@@ -67,7 +70,7 @@ def _perturbed(
 ) -> Iterator[Tensor]:
     clean = classifier.prepare(images)
     for view in views:
-        yield classifier.forward(perturb(clean, gradients.get(view.temperature), view))[0]
+        yield classifier.features(perturb(clean, gradients.get(view.temperature), view))
 
 
 def extract(classifier: Classifier, source: Any, views: Sequence[View] = (), batch_size: int = 32) -> Iterator[Outputs]:

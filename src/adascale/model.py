@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
 from adascale.errors import HeadNotFoundError, InputError
-from adascale.heads import advice, copied, first_tensor, head_of, kind, matrix_modules, named, own, record, rows, search
+from adascale.heads import (
+    Call,
+    advice,
+    copied,
+    first_tensor,
+    head_of,
+    kind,
+    matrix_modules,
+    named,
+    own,
+    record,
+    rows,
+    search,
+)
+from adascale.passes import Compiled, Precision, at_once, autocast, borrowed, check_precision, likes_channels_last
 from adascale.types import Head
 
-_LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
-_LOCKS_GUARD = threading.Lock()
+
+class _Reached(Exception):
+    """The pass has come to the head: what follows is not needed."""
+
+    def __init__(self, features: Any) -> None:
+        super().__init__()
+        self.features = features
 
 
 class Classifier:
@@ -29,9 +46,21 @@ class Classifier:
     The head is *the module whose output is the logits*: one forward pass with temporary hooks finds it, and the
     proof ``W a + b == logits`` is made on that pass. ``head="layer.name"`` overrides the search; then the logits
     are that layer's output, whatever the network does with them afterwards.
+
+    precision: ``bf16`` or ``fp16`` runs the network under autocast. compiled: True, or the name of a backend, runs its
+    parts through ``torch.compile`` (slow at first). channels_last: the layout of the input; None takes it for
+    convolutional networks on a processor that accept it. docs/speed.md says what each does to time and scores.
     """
 
-    def __init__(self, model: nn.Module, head: str | None = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        head: str | None = None,
+        *,
+        precision: Precision | None = None,
+        compiled: bool | str = False,
+        channels_last: bool | None = None,
+    ) -> None:
         if not isinstance(model, nn.Module):
             raise InputError(f"The model is a {type(model).__name__}; give a torch.nn.Module that returns logits.")
         if isinstance(model, torch.jit.ScriptModule):
@@ -39,6 +68,10 @@ class Classifier:
         self.model = _unwrapped(model)
         self.head_name = self.asked_for = head
         self.located = False
+        self.precision, self.compiled, self.channels_last = precision, compiled, channels_last
+        check_precision(precision)
+        self._layout, self._called_once = torch.preserve_format, False
+        self._parts: Compiled | None = None
         self._head: Head | None = None
         if head is not None and head not in dict(self.model.named_modules()):
             raise HeadNotFoundError(
@@ -73,14 +106,30 @@ class Classifier:
         usable = images[images.flatten(1).isfinite().all(1)][:2]
         if not len(usable):
             raise InputError("Every image of the first batch holds NaN or infinite values; check the preprocessing.")
-        with _borrowed(self.model), torch.no_grad():
-            calls, output = record(self.model, self.prepare(usable))
+        with borrowed(self.model), torch.no_grad(), autocast(self.device, self.precision):
+            calls, output = self._recorded(usable)
             if self.head_name is None:
                 call = search(calls, output, self.model)
             else:
                 call = named(self.head_name, calls, self.model)
-            self.head_name, self._head, self.located = call.name, copied(head_of(call.module)), True
+        self.head_name, self._head, self.located = call.name, copied(head_of(call.module)), True
+        self._called_once = sum(other.name == call.name for other in calls) == 1
+        if self.compiled:
+            self._parts = Compiled(self.model, call.name, "inductor" if self.compiled is True else self.compiled)
         return self
+
+    def _recorded(self, images: Tensor) -> tuple[list[Call], Any]:
+        """One pass, with the channels last where that is asked for or is faster and the network takes it."""
+        asked = self.channels_last
+        if asked or (asked is None and self.device.type == "cpu" and likes_channels_last(self.model)):
+            self._layout = torch.channels_last
+            try:
+                return record(self.model, self.prepare(images))
+            except RuntimeError:  # a view of its activations that this layout does not allow
+                if asked:
+                    raise
+        self._layout = torch.contiguous_format
+        return record(self.model, self.prepare(images))
 
     def adopt(self, name: str) -> Classifier:
         """Take this layer as the head as it stands; it is proven on the first batch."""
@@ -100,12 +149,31 @@ class Classifier:
                 f"The images are {images.dtype}; the network needs the normalised floats it was trained on. "
                 "Apply its preprocessing first (adascale.Preprocess does it for files and arrays)."
             )
-        return images.detach().to(self.device, self.dtype, copy=True)
+        layout = self._layout if images.ndim == 4 else torch.preserve_format
+        return images.detach().to(self.device, self.dtype, copy=True, memory_format=layout)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """``(features, logits)`` without any gradient."""
-        with _borrowed(self.model), torch.inference_mode():
-            return self._run(self.prepare(images))
+        with self.ready(), torch.inference_mode():
+            parts = [self._run(part) for part in self._pieces(images)]
+        features, logits = (_joined(column) for column in zip(*parts, strict=True))
+        return features, logits
+
+    def features(self, images: Tensor) -> Tensor:
+        """The features alone: the pass stops before the head."""
+        with self.ready(), torch.inference_mode():
+            return _joined([self._run_to_the_head(part) for part in self._pieces(images)])
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """The network as it has to be for a pass. Several passes within cost this once."""
+        compiled = self._parts.active() if self._parts is not None else nullcontext()
+        with borrowed(self.model), autocast(self.device, self.precision), compiled:
+            yield
+
+    def _pieces(self, images: Tensor) -> tuple[Tensor, ...]:
+        ready = self.prepare(images)
+        return torch.split(ready, at_once(ready))
 
     def forward_with_gradients(
         self, images: Tensor, temperatures: Sequence[float | None] = (None,)
@@ -115,19 +183,24 @@ class Classifier:
         None stands for ``d z[y_pred] / d x``, a temperature ``T`` for the gradient of the cross-entropy of ``z / T``
         against ``y_pred``. No parameter gradient is computed.
         """
-        with _borrowed(self.model), torch.inference_mode(False), torch.enable_grad():
-            leaf = self.prepare(images).requires_grad_()
-            features, logits = self._run(leaf.clone())
-            if not logits.requires_grad:
-                raise InputError(
-                    f"{kind(self.model)} blocks gradients from its logits to its input (no_grad or detach inside); "
-                    "use pixels='random', which needs none."
-                )
-            gradients = [
-                torch.autograd.grad(_objective(logits, t), leaf, retain_graph=i + 1 < len(temperatures))[0]
-                for i, t in enumerate(temperatures)
-            ]
-        return features.detach(), logits.detach(), gradients
+        with self.ready(), torch.inference_mode(False), torch.enable_grad():
+            parts = [self._with_gradients(part, temperatures) for part in self._pieces(images)]
+        features, logits, *gradients = (_joined(column) for column in zip(*parts, strict=True))
+        return features, logits, gradients
+
+    def _with_gradients(self, images: Tensor, temperatures: Sequence[float | None]) -> tuple[Tensor, ...]:
+        leaf = images.detach().requires_grad_()
+        features, logits = self._run(leaf.clone())
+        if not logits.requires_grad:
+            raise InputError(
+                f"{kind(self.model)} blocks gradients from its logits to its input (no_grad or detach inside); "
+                "use pixels='random', which needs none."
+            )
+        gradients = [
+            torch.autograd.grad(_objective(logits, t), leaf, retain_graph=i + 1 < len(temperatures))[0]
+            for i, t in enumerate(temperatures)
+        ]
+        return features.detach(), logits.detach(), *gradients
 
     def fingerprint(self) -> str:
         """A hash of every parameter and buffer and of the kinds of modules."""
@@ -142,6 +215,7 @@ class Classifier:
     def code(self) -> str:
         """A hash of how the network computes: every module's settings, and the source files of those of one's own."""
         texts = [f"{name} {kind(module)}({module.extra_repr()})" for name, module in self.model.named_modules()]
+        texts.append(f"{self.precision} {self.compiled} {self.channels_last} {likes_channels_last(self.model)}")
         files = {inspect.getsourcefile(cls) for cls in {type(m) for m in self.model.modules()} if _is_own(cls)}
         digest = hashlib.sha256("\n".join([str(torch.__version__), *texts]).encode("utf8", "surrogateescape"))
         for file in sorted(filter(None, files)):
@@ -161,10 +235,30 @@ class Classifier:
             handle.remove()
         if not seen:
             raise InputError(f"The network never called its head {self.head_name!r} for this input.")
-        features, logits = (rows(value, len(images)) for value in seen[-1])
-        if features is None or logits is None:
-            raise InputError(f"The head {self.head_name!r} did not see one feature vector for each image of the batch.")
+        features, logits = (self._rows(value, len(images)) for value in seen[-1])
         return features, logits
+
+    def _run_to_the_head(self, images: Tensor) -> Tensor:
+        if not self._called_once:  # which of its calls is the last shows only at the end
+            return self._run(images)[0]
+
+        def stop(_: nn.Module, args: Any, kwargs: Any) -> None:
+            raise _Reached(first_tensor(args, kwargs))
+
+        handle = self.model.get_submodule(self._name).register_forward_pre_hook(stop, with_kwargs=True)
+        try:
+            self.model(images)
+        except _Reached as reached:
+            return self._rows(reached.features, len(images))
+        finally:
+            handle.remove()
+        raise InputError(f"The network never called its head {self.head_name!r} for this input.")
+
+    def _rows(self, value: Any, count: int) -> Tensor:
+        found = rows(value, count)
+        if found is None:
+            raise InputError(f"The head {self.head_name!r} did not see one feature vector for each image of the batch.")
+        return found
 
 
 def _is_own(cls: type) -> bool:
@@ -174,6 +268,10 @@ def _is_own(cls: type) -> bool:
     except (TypeError, OSError):  # built in, or typed into a shell
         return False
     return file is not None and Path(file).is_file() and "site-packages" not in Path(file).parts
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _objective(logits: Tensor, temperature: float | None) -> Tensor:
@@ -193,50 +291,3 @@ def _unwrapped(model: nn.Module) -> nn.Module:
             model = inner
         else:
             return model
-
-
-@contextmanager
-def _borrowed(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode and frozen parameters for the duration; every flag is put back, whatever happens."""
-    with _LOCKS_GUARD:
-        lock = _LOCKS.setdefault(model, threading.RLock())
-    with lock:
-        modules = list(model.modules())
-        training = [module for module in modules if module.training]
-        trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        attributes = [(space, dict(space)) for module in modules for space in (vars(module), module._buffers)]
-        try:
-            for module in training:
-                module.training = False
-            for parameter in trainable:
-                parameter.requires_grad_(False)
-            with _eager(model):
-                yield
-        finally:
-            for module in training:
-                module.training = True
-            for parameter in trainable:
-                parameter.requires_grad_(True)
-            for space, before in attributes:
-                _put_back_tensors(space, before)
-
-
-def _put_back_tensors(space: dict[str, Any], before: dict[str, Any]) -> None:
-    """Tensors that the pass left on a module (lazy caches, recomputed weights) go; what was there comes back.
-
-    They were made without gradients, or in inference mode, where training could not use them.
-    """
-    for name, value in list(space.items()):
-        old = before.get(name)
-        if isinstance(value, Tensor) and value is not old:
-            if name in before:
-                space[name] = old
-            else:
-                del space[name]
-
-
-def _eager(model: nn.Module) -> Any:
-    """Hooks do not reach into compiled code, so networks compiled in place run eagerly meanwhile."""
-    compiled = any(getattr(m, "_compiled_call_impl", None) or hasattr(m, "_orig_mod") for m in model.modules())
-    stance = getattr(torch.compiler, "set_stance", None)
-    return stance("force_eager") if compiled and stance is not None else nullcontext()
