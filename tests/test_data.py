@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from PIL import Image
 
 from adascale import InputError, Preprocess
-from adascale.data import find_images, load_batches
+from adascale.data import ImageSet, find_images, load_batches
 
 RGB = Preprocess(size=16, crop=16, mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
 GREY = Preprocess(size=16, crop=16, mean=(0.5,), std=(0.25,))
@@ -161,3 +162,28 @@ def test_fingerprints_follow_content(tmp_path: Path) -> None:
 def test_bad_preprocessing(mean: tuple[float, ...], std: tuple[float, ...]) -> None:
     with pytest.raises(InputError):
         Preprocess(size=8, crop=8, mean=mean, std=std)
+
+
+class TestDraft:
+    """Large JPEGs at a fraction of their size: close to the full decoding, and only where it is asked for."""
+
+    @pytest.fixture
+    def large(self, tmp_path: Path) -> ImageSet:
+        picture(400, 400).resize((1600, 1200), Image.Resampling.BICUBIC).save(tmp_path / "large.jpg", quality=95)
+        picture(30, 24).save(tmp_path / "small.jpg", quality=95)
+        picture(400, 400).save(tmp_path / "other.png")
+        return find_images(tmp_path)
+
+    def test_pixels_stay_close(self, large: ImageSet) -> None:
+        exact = next(load_batches(large, RGB)).images
+        quick = next(load_batches(large, replace(RGB, draft=True))).images
+        assert list(large.names) == ["large.jpg", "other.png", "small.jpg"]
+        assert not torch.equal(quick[0], exact[0])
+        assert float((quick[0] - exact[0]).abs().max()) * 0.25 * 255 < 6  # of 255
+        assert torch.equal(quick[1:], exact[1:])  # no JPEG; too small already
+
+    def test_never_below_twice_the_size(self, large: ImageSet) -> None:
+        assert large.open(0).size == (1600, 1200)
+        assert large.open(0, least=32).size == (200, 150)
+        assert large.open(0, least=200).size == (400, 300)
+        assert large.open(0, least=900).size == (1600, 1200)

@@ -164,6 +164,7 @@ def test_the_file_says_what_it_is(fitted: OODDetector, tmp_path: Path) -> None:
             "mean": [0.5, 0.4, 0.3],
             "std": [0.2, 0.2, 0.2],
             "interpolation": "bilinear",
+            "draft": False,
         },
     }
     assert record["about"] == {"model": "net.py:make"}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from adascale import Classifier, InputError, View
+from adascale import Classifier, DetectorFileError, InputError, OODDetector, View
 from adascale.extract import extract_batch
 from adascale.passes import at_once, likes_channels_last
 from tests.conftest import SmallNet, images, seeded
@@ -117,7 +118,7 @@ def test_reduced_precision_stays_close_and_is_float32_again(precision: Any) -> N
 
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(InputError, match="precision='int3'"):
-        Classifier(SmallNet(), precision="int3")  # type: ignore[arg-type]
+        Classifier(SmallNet(), precision="int3")
 
 
 def test_how_it_runs_is_part_of_the_cache_key() -> None:
@@ -136,3 +137,16 @@ def test_compiled_parts_give_the_same_and_are_taken_off_again(pixels: str) -> No
     assert classifier._parts is not None
     assert len(classifier._parts._calls) == 2  # conv and norm, not the head
     assert not any("_compiled_call_impl" in vars(module) for module in model.modules())
+
+
+def test_a_detector_runs_in_the_precision_it_was_fitted_in(tmp_path: Path) -> None:
+    model, file = seeded(SmallNet), tmp_path / "detector.safetensors"
+    fitted = OODDetector(Classifier(model, precision="bf16"), "ebo").fit(images(24))
+    fitted.save(file)
+    loaded = OODDetector.load(file, model)
+    assert loaded.classifier.precision == "bf16"
+    assert torch.equal(loaded.score(images(6)), fitted.score(images(6)))
+    with pytest.raises(DetectorFileError, match="in bf16; this one runs in fp16"):
+        OODDetector.load(file, Classifier(model, precision="fp16"))
+    with pytest.raises(DetectorFileError, match="in bf16; this one runs in full precision"):
+        OODDetector.load(file, Classifier(model).locate(images()))

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,11 +18,14 @@ from adascale.cache import cache_key
 from adascale.console import (
     AsJson,
     BatchSize,
+    Compile,
     Crop,
     Device,
+    Draft,
     Images,
     Mean,
     Model,
+    PrecisionOption,
     Root,
     Size,
     Std,
@@ -75,6 +79,9 @@ def fit(
     batch_size: BatchSize = 32,
     workers: Workers = None,
     device: Device = "auto",
+    precision: PrecisionOption = None,
+    compiled: Compile = False,
+    draft: Draft = False,
     as_json: AsJson = False,
 ) -> None:
     """Learn from in-distribution images and write a detector file."""
@@ -86,8 +93,8 @@ def fit(
         say(f"preset {preset}: {detectors.PROVENANCE}")
     found, training = find_images(images, root), find_images(train, root) if train else None
     network, known = load_network(model, weights)
-    preprocess = options.preprocess(known, size, crop, mean, std)
-    classifier = Classifier(network.to(options.device(device)), head)
+    preprocess = replace(options.preprocess(known, size, crop, mean, std), draft=draft)
+    classifier = Classifier(network.to(options.device(device)), head, precision=precision, compiled=compiled)
     made = [
         OODDetector(
             classifier,
@@ -147,6 +154,7 @@ def score(
     batch_size: BatchSize = 32,
     workers: Workers = None,
     device: Device = "auto",
+    compiled: Compile = False,
     as_json: AsJson = False,
 ) -> None:
     """Score, p-value and decision for each image."""
@@ -154,7 +162,7 @@ def score(
     files = options.detector_files(detector)
     contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
     journal = Journal(output, cache_key(*contents, found.fingerprint(), decide)) if output else None
-    loaded = _load(files, model, weights, device)
+    loaded = _load(files, model, weights, device, compiled)
     if decide and len(loaded) > 1:
         raise DetectorFileError(f"--decide takes one detector; {len(loaded)} were given.")
     columns = list(jobs.DECISION_COLUMNS) if decide else jobs.columns(loaded)
@@ -205,7 +213,9 @@ class _Tally:
             say(f"{output}: {scored} images scored, out-of-distribution: {each.replace('.', ' ')}")
 
 
-def _load(files: list[Path], model: str | None, weights: Path | None, device: str) -> dict[str, OODDetector]:
+def _load(
+    files: list[Path], model: str | None, weights: Path | None, device: str, compiled: bool
+) -> dict[str, OODDetector]:
     """The detectors by the names of their columns: the method's, or the file's where a method comes twice."""
     about = store.read(files[0])[1]["about"]
     spec, saved_weights = model or about.get("model"), about.get("weights")
@@ -214,7 +224,7 @@ def _load(files: list[Path], model: str | None, weights: Path | None, device: st
     if model is None:
         say(f"network {spec} (named in {files[0].name})")
     network, _ = load_network(spec, weights or saved_weights)
-    classifier = Classifier(network.to(options.device(device)))
+    classifier = Classifier(network.to(options.device(device)), compiled=compiled)
     loaded = [OODDetector.load(file, classifier) for file in files]
     if len({(detector.preprocess, detector.input_shape) for detector in loaded}) > 1:
         raise DetectorFileError("The detectors were fitted with different preprocessing; score them one by one.")

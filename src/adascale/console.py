@@ -33,6 +33,11 @@ Size = Annotated[str | None, typer.Option(help="Resize: shorter side, or HEIGHT,
 Crop = Annotated[str | None, typer.Option(help="Centre crop, the side of the input, or HEIGHT,WIDTH.")]
 Mean = Annotated[str | None, typer.Option(help="Channel means, e.g. 0.485,0.456,0.406.")]
 Std = Annotated[str | None, typer.Option(help="Channel deviations, e.g. 0.229,0.224,0.225.")]
+PrecisionOption = Annotated[
+    str | None, typer.Option("--precision", help="bf16 or fp16: faster where the hardware has it, scores change a bit.")
+]
+Compile = Annotated[bool, typer.Option("--compile", help="torch.compile the network: slow at first, then faster.")]
+Draft = Annotated[bool, typer.Option("--draft", help="Decode large JPEGs at a fraction of their size: faster.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")]
 
 

@@ -288,6 +288,7 @@ class OODDetector:
             "network": {
                 "class": type(self.classifier.model).__name__,
                 "fingerprint": self.classifier.fingerprint(),
+                "precision": self.classifier.precision,
             },
             "input": {
                 "shape": self.input_shape,

@@ -29,6 +29,11 @@ def adopt_head(
         raise DetectorFileError(f"{fitted}; this {given} has no such layer. {advice}")
     if classifier.fingerprint() != record["network"]["fingerprint"]:
         raise DetectorFileError(f"{fitted}; this {given} has other layers, weights or precision. {advice}")
+    precision = record["network"].get("precision")
+    if classifier.precision != precision and (classifier.precision is not None or classifier.located):
+        ran, runs = (name or "full precision" for name in (precision, classifier.precision))
+        raise DetectorFileError(f"{fitted} in {ran}; this one runs in {runs}. {advice}")
+    classifier.precision = precision
     classifier.adopt(saved["name"])
     if "probe.images" in tensors:
         try:

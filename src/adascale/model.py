@@ -28,7 +28,7 @@ from adascale.heads import (
     rows,
     search,
 )
-from adascale.passes import Compiled, Precision, at_once, autocast, borrowed, check_precision, likes_channels_last
+from adascale.passes import Compiled, at_once, autocast, borrowed, check_precision, likes_channels_last
 from adascale.types import Head
 
 
@@ -57,7 +57,7 @@ class Classifier:
         model: nn.Module,
         head: str | None = None,
         *,
-        precision: Precision | None = None,
+        precision: str | None = None,
         compiled: bool | str = False,
         channels_last: bool | None = None,
     ) -> None:
@@ -150,7 +150,7 @@ class Classifier:
                 "Apply its preprocessing first (adascale.Preprocess does it for files and arrays)."
             )
         layout = self._layout if images.ndim == 4 else torch.preserve_format
-        return images.detach().to(self.device, self.dtype, copy=True, memory_format=layout)
+        return images.detach().to(self.device, self.dtype, non_blocking=True, copy=True, memory_format=layout)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """``(features, logits)`` without any gradient."""

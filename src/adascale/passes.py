@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Literal, get_args
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from adascale.errors import InputError
 
-Precision = Literal["bf16", "fp16"]
-_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # On a processor more images at once are slower: their activations leave the caches, and the memory allocator gives
 # large blocks back after every layer.
 _FEWEST_AT_ONCE = 16
@@ -35,15 +34,15 @@ def likes_channels_last(model: nn.Module) -> bool:
 
 
 def check_precision(precision: str | None) -> None:
-    if precision not in (None, *get_args(Precision)):
-        raise InputError(f"precision={precision!r}; choose one of {', '.join(get_args(Precision))}, or None.")
+    if precision is not None and precision not in PRECISIONS:
+        raise InputError(f"precision={precision!r}; choose {' or '.join(PRECISIONS)}, or leave it out.")
 
 
-def autocast(device: torch.device, precision: Precision | None) -> AbstractContextManager[Any]:
+def autocast(device: torch.device, precision: str | None) -> AbstractContextManager[Any]:
     """Matrix products and convolutions in this precision; None leaves the network's own."""
     if precision is None:
         return nullcontext()
-    return torch.autocast(device.type, _DTYPES[precision])
+    return torch.autocast(device.type, PRECISIONS[precision])
 
 
 class Compiled:
