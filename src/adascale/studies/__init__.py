@@ -1,0 +1,17 @@
+"""Every table and figure of the AdaSCALE paper as a study. ``ALL`` is the registry, in the order of the report."""
+
+from __future__ import annotations
+
+from adascale.errors import InputError
+from adascale.studies.sensitivity import STUDIES as SENSITIVITY
+from adascale.studies.setting import Study
+
+ALL: tuple[Study, ...] = (*SENSITIVITY,)
+
+
+def get(name: str) -> Study:
+    """The study of this name."""
+    for study in ALL:
+        if study.name == name:
+            return study
+    raise InputError(f"There is no study {name!r}; choose one of {', '.join(study.name for study in ALL)}, or all.")

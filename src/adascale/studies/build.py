@@ -1,0 +1,80 @@
+"""From rows of figures to blocks: the paper's beside the measured, means and deviations, the usual two charts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from adascale import paper
+from adascale.markup import AUROC, FPR95, FPR95_ID, KINDS, Figure, spectrum_name
+from adascale.results import MEANS, Kind, Row, Spectrum
+from adascale.studies.base import Block, Cell, Chart, Column, Line, Series
+from adascale.table import over_models
+
+USUAL: tuple[Figure, ...] = (FPR95, AUROC)
+BOTH: tuple[Figure, ...] = (FPR95, AUROC, FPR95_ID)  # both meanings of FPR@95
+Group = tuple[Spectrum, Kind]
+
+
+def block(
+    title: str,
+    rows: Sequence[Row],
+    table: str,
+    place: paper.Place | None,
+    names: Mapping[str, str] | None = None,
+    figures: Sequence[Figure] = USUAL,
+    spectra: Sequence[Spectrum] = ("ood",),
+) -> Block:
+    """A line for each method of the rows; over several models (networks, draws) mean and deviation.
+
+    names: the paper's row for a label that is not called the same.
+    """
+    rows = [row for row in rows if row.dataset in MEANS.values() and row.spectrum in spectra]
+    groups: list[Group] = list(dict.fromkeys((row.spectrum, row.kind) for row in rows))
+    values, models = over_models(rows), Counter((row.method, row.dataset, row.spectrum) for row in rows)
+    lines, whose = [], set[str]()
+    for label in dict.fromkeys(row.method for row in rows):
+        cells = {}
+        for spectrum, kind in groups:
+            known = paper.figure(table, place, (names or {}).get(label, label), kind, spectrum)
+            whose |= {known.network} if known is not None else set()
+            key = (label, MEANS[kind], spectrum)
+            for figure in figures if key in values else ():
+                mean, deviation = values[key][figure.field]
+                spread = 100 * deviation if models[key] > 1 else None
+                cells[_key(spectrum, kind, figure)] = Cell(100 * mean, getattr(known, figure.field, None), spread)
+        lines.append(Line(label, cells))
+    columns = [_column(*group, figure) for group in groups for figure in figures]
+    return Block(title, columns, lines, [chart(figure, groups, lines) for figure in USUAL], _whose(place, whose))
+
+
+def _column(spectrum: Spectrum, kind: Kind, figure: Figure) -> Column:
+    group = KINDS[kind] + spectrum_name(spectrum)
+    return Column(_key(spectrum, kind, figure), figure.title, group, figure.good, hint=figure.hint)
+
+
+def _key(spectrum: Spectrum, kind: Kind, figure: Figure) -> str:
+    return f"{spectrum}.{kind}.{figure.field}"
+
+
+def _whose(place: paper.Place | None, networks: set[str]) -> str:
+    if place is None or paper.AVERAGE not in networks:
+        return ""
+    names = ", ".join(paper.networks(place.data))
+    seeds = ", three training seeds each" if place.data.startswith("cifar") else ""
+    return f"The paper's figures here are means over {names}{seeds}."
+
+
+def chart(figure: Figure, groups: Sequence[Group], lines: Sequence[Line]) -> Chart:
+    """A figure of every line, measured and the paper's: a curve for a few settings, rows of dots for many methods."""
+    series = []
+    for spectrum, kind in groups:
+        name = KINDS[kind] + spectrum_name(spectrum)
+        cells = [line.cells.get(_key(spectrum, kind, figure), Cell(None)) for line in lines]
+        spread = tuple(cell.spread or 0.0 for cell in cells) if any(cell.spread for cell in cells) else ()
+        series.append(Series(name, tuple(cell.measured for cell in cells), spread=spread))
+        if any(cell.paper is not None for cell in cells):
+            series.append(Series(name, tuple(cell.paper for cell in cells), paper=True))
+    labels = tuple(line.label for line in lines)
+    many = len(labels) > 9 or max(map(len, labels)) > 14
+    return Chart("dots" if many else "lines", figure.title, series, labels, y=f"{figure.title} in %")
