@@ -133,11 +133,11 @@ def _separation(run: ModelRun, prefix: str) -> str:
 
 def _histograms(run: ModelRun, method: str, prefix: str) -> str:
     """A figure for each set: a phone shows one below the other, a wide window side by side."""
-    drawn = (
+    figures = (
         drawn(plots.histograms(run, [method], [name]), f"{prefix}{place}-", f"Scores of {method}: ID against {name}")
         for place, name in enumerate(plots.ood_sets(run))
     )
-    return f'<h3>{escape(method)}</h3>\n<div class="grid">{"".join(drawn)}</div>\n'
+    return f'<h3>{escape(method)}</h3>\n<div class="grid">{"".join(figures)}</div>\n'
 
 
 def _workings(run: ModelRun, prefix: str) -> str:
