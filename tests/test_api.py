@@ -26,7 +26,7 @@ LAYERS = """
     early detector specs cache rows progress ish attack augment engine checkpoint recipes registry train jobs results
     profile benchmark table files tables compare drawing plots markup report paper
     studies.base studies.setting studies.measure studies.build studies.charts studies.write studies.page
-    studies.sensitivity studies
+    studies.variation studies.headline studies.samples studies.ablations studies.sensitivity studies.joint studies
     demo testing options describe console cli_inputs cli_fit cli_bench cli_train cli_study cli __main__
 """.split()
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from adascale.errors import InputError
+from adascale.studies.ablations import STUDIES as ABLATIONS
+from adascale.studies.headline import STUDIES as HEADLINE
+from adascale.studies.joint import STUDIES as JOINT
+from adascale.studies.samples import STUDIES as SAMPLES
 from adascale.studies.sensitivity import STUDIES as SENSITIVITY
 from adascale.studies.setting import Study
 
-ALL: tuple[Study, ...] = (*SENSITIVITY,)
+ALL: tuple[Study, ...] = (*HEADLINE, *SAMPLES, *ABLATIONS, *SENSITIVITY, *JOINT)
 
 
 def get(name: str) -> Study:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from adascale import paper
 from adascale.markup import AUROC, FPR95, FPR95_ID, KINDS, Figure, spectrum_name
@@ -27,7 +28,7 @@ def block(
 ) -> Block:
     """A line for each method of the rows; over several models (networks, draws) mean and deviation.
 
-    names: the paper's row for a label that is not called the same.
+    names: the paper's row for a label that is not called the same; "" for none.
     """
     rows = [row for row in rows if row.dataset in MEANS.values() and row.spectrum in spectra]
     groups: list[Group] = list(dict.fromkeys((row.spectrum, row.kind) for row in rows))
@@ -78,3 +79,9 @@ def chart(figure: Figure, groups: Sequence[Group], lines: Sequence[Line]) -> Cha
     labels = tuple(line.label for line in lines)
     many = len(labels) > 9 or max(map(len, labels)) > 14
     return Chart("dots" if many else "lines", figure.title, series, labels, y=f"{figure.title} in %")
+
+
+def missing(block: Block, left_out: Mapping[str, str]) -> Block:
+    """The block with what is not in it."""
+    notes = [block.note, *(f"Left out: {label}: {reason}" for label, reason in left_out.items())]
+    return replace(block, note=" ".join(filter(None, notes)))

@@ -25,13 +25,13 @@ _CHUNK = 1024
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A method under a label. row: the paper's name of it [default: the label]; reference: which of the validation
-    images it is fitted on [default: all].
+    """A method under a label. row: the paper's name of it [default: the label; "" for none]; reference: which of the
+    validation images it is fitted on [default: all].
     """
 
     label: str
     method: Detector
-    row: str = ""
+    row: str | None = None
     reference: tuple[int, ...] | None = None
 
 

@@ -1,55 +1,45 @@
-"""One parameter of AdaSCALE-A at a time, all others as they are: data for one mechanism."""
+"""One parameter of AdaSCALE at a time, all others as they are."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from adascale.detectors import LTS, SCALE
 from adascale.detectors.adaptive import Adaptive
-from adascale.results import Spectrum
-from adascale.studies.base import Block
-from adascale.studies.build import block
-from adascale.studies.measure import Variant, measure
-from adascale.studies.setting import Setting, Study, Subject
-from adascale.table import figures
+from adascale.studies.measure import Variant
+from adascale.studies.setting import Name, Study
+from adascale.studies.variation import Bases, Variation, one
 
-Variants = Callable[[Adaptive], Sequence[Variant]]
+_PERCENTILES = (60, 65, 70, 75, 80, 85, 90, 95, 99)
 
 
-@dataclass(frozen=True)
-class Variation(Study):
-    """The method of `Setting.base` in variants, for each network: a block with a line for each."""
-
-    variants: Variants = lambda base: ()
-    spectra: tuple[Spectrum, ...] = ("ood",)
-
-    def blocks(self, setting: Setting) -> Iterator[Block]:
-        images = setting.full if "full" in self.spectra else setting.images
-        for subject in setting.subjects:
-            variants = self.made(setting, subject)
-            run = measure(setting.job(subject, images=images), variants)
-            names = {variant.label: variant.row for variant in variants if variant.row}
-            rows = figures(run, intervals=False)
-            yield block(subject.name, rows, self.name, subject.place, names, spectra=self.spectra)
-
-    def made(self, setting: Setting, subject: Subject) -> Sequence[Variant]:
-        base = setting.base(subject)
-        assert isinstance(base, Adaptive)
-        return self.variants(base)
-
-    def notes(self, setting: Setting) -> list[str]:
-        return [setting.full_note] if "full" in self.spectra else []
+def _lower(bases: Bases) -> list[Variant]:
+    """``p_min`` up to ``p_max``, where AdaSCALE-A is SCALE and AdaSCALE-L is LTS."""
+    return _percentiles(bases, "p_min", lambda base, p: p < base.p_max, "p_max")
 
 
-def changed(changes: Mapping[str, Mapping[str, Any]]) -> Variants:
-    """Variants by what they change."""
-    return lambda base: [Variant(label, replace(base, **change)) for label, change in changes.items()]
+def _upper(bases: Bases) -> list[Variant]:
+    """``p_max`` from ``p_min`` on."""
+    return _percentiles(bases, "p_max", lambda base, p: p > base.p_min, "p_min")
 
 
-def one(field: str, name: str, values: Sequence[float], scale: float = 1) -> Variants:
-    """One field at several values; the label says the paper's symbol."""
-    return changed({f"{name}={value:g}": {field: value * scale} for value in values})
+def _to(field: str, value: float) -> dict[str, Any]:
+    return {field: value}
+
+
+def _percentiles(bases: Bases, moved: str, inside: Callable[[Adaptive, float], bool], other: str) -> list[Variant]:
+    found = []
+    prefixes: dict[Name, str] = {"adascale_a": "", "adascale_l": "L: "}
+    for name, prefix in prefixes.items():
+        base = bases[name]
+        end = getattr(base, other)
+        values = sorted({p for p in _PERCENTILES if inside(base, p)} | {end})
+        found += [Variant(f"{prefix}{moved}={p:g}", replace(base, **_to(moved, p))) for p in values]
+        fixed = SCALE(percentile=end, relu=True) if name == "adascale_a" else LTS(percentile=end)
+        found.append(Variant(f"{fixed.name} at {end:g}", fixed))
+    return found
 
 
 _ONE_VIEW, _SOURCES = "no pass of its own", "sensitivity_resnet50 and sensitivity_single"
@@ -86,5 +76,29 @@ STUDIES: tuple[Study, ...] = (
         "Does one k2 fit every network, as the paper's text says?",
         _ONE_VIEW,
         one("k2", "k2", (1, 5, 10, 20, 50, 80, 100)),
+    ),
+    Variation(
+        "o",
+        "The share of perturbed pixels, o",
+        _SOURCES,
+        "How many of the trivial pixels should be perturbed? 100 is all pixels.",
+        "one view for each of 5 values",
+        one("fraction", "o", (1, 2, 5, 10, 100), unit=0.01),
+    ),
+    Variation(
+        "p-min",
+        "The lowest percentile, p_min",
+        "sensitivity_percentile",
+        "How wide should the range of percentiles be? At p_min = p_max it is SCALE (A) or LTS (L).",
+        _ONE_VIEW,
+        _lower,
+    ),
+    Variation(
+        "p-max",
+        "The highest percentile, p_max",
+        "sensitivity_single",
+        "How wide should the range of percentiles be? At p_max = p_min it is SCALE (A) or LTS (L).",
+        _ONE_VIEW,
+        _upper,
     ),
 )

@@ -7,16 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from adascale import detectors, paper
 from adascale.benchmark import Entry, Job, Network
 from adascale.corrupt import STRENGTHS, Corruption
-from adascale.detectors import Detector
+from adascale.detectors.adaptive import Adaptive
 from adascale.studies.base import Block, Result
 from adascale.suites import Suite, SuiteImages
 from adascale.table import reproduce
 
+Name = Literal["adascale_a", "adascale_l"]
+METHODS: Mapping[Name, type[Adaptive]] = {"adascale_a": detectors.AdaSCALE_A, "adascale_l": detectors.AdaSCALE_L}
 _MADE_SEVERITY = 3
 
 
@@ -51,10 +53,10 @@ class Setting:
     def job(self, subject: Subject, entries: Sequence[Entry] = (), images: SuiteImages | None = None) -> Job:
         return Job(subject.network, images or self.images, entries, self.cache, self.seed, self.options)
 
-    def base(self, subject: Subject, name: str = "adascale_a") -> Detector:
+    def base(self, subject: Subject, name: Name = "adascale_a") -> Adaptive:
         """AdaSCALE with the paper's setting for this network where there is one, else the defaults."""
         known = {} if subject.place is None else detectors.preset(name, *subject.place)
-        return detectors.get(name)(**{**known, **self.given})
+        return METHODS[name](**{**known, **self.given})
 
     @cached_property
     def full(self) -> SuiteImages:
@@ -116,3 +118,16 @@ class Study(ABC):
     def settings(self, setting: Setting, subject: Subject) -> dict[str, Any]:
         """The parameters that the study starts from."""
         return setting.base(subject).parameters
+
+
+def common_place(subjects: Sequence[Subject]) -> paper.Place | None:
+    """What the paper has for the mean over networks: seeds of one of its networks, or all that it averages over."""
+    places = {subject.place for subject in subjects}
+    if len(places) == 1:
+        return next(iter(places))
+    data = {place.data for place in places if place is not None}
+    if None in places or len(data) != 1:
+        return None
+    (name,) = data
+    whole = {place.network for place in places if place is not None} == set(paper.networks(name))
+    return paper.Place(name, paper.AVERAGE) if whole else None
