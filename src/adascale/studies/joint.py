@@ -50,6 +50,9 @@ class Joint(Study):
                 yield _pair(setting, subject, grid)
             yield _validation(setting, subject)
 
+    def notes(self, setting: Setting) -> list[str]:
+        return setting.starts()
+
 
 def _points(grid: Grid, base: Adaptive) -> dict[str, dict[str, Any]]:
     """Label -> fields, but for a ``p_max`` below ``p_min``."""
