@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from adascale import paper
 from adascale.markup import AUROC, FPR95, FPR95_ID, KINDS, Figure, spectrum_name
-from adascale.results import MEANS, Kind, Row, Spectrum
+from adascale.results import MEANS, Kind, ModelRun, Row, Spectrum
 from adascale.studies.base import Block, Cell, Chart, Column, Line, Series
 from adascale.table import over_models
 
@@ -83,7 +83,10 @@ def chart(figure: Figure, groups: Sequence[Group], lines: Sequence[Line]) -> Cha
     return Chart("lines" if curve else "dots", figure.title, series, labels, y=f"{figure.title} in %")
 
 
-def missing(block: Block, left_out: Mapping[str, str]) -> Block:
-    """The block with what is not in it."""
-    notes = [block.note, *(f"Left out: {label}: {reason}" for label, reason in left_out.items())]
+def missing(block: Block, run: ModelRun) -> Block:
+    """The block with what is not in it: methods that could not be fitted, images that could not be read."""
+    notes = [block.note, *(f"Left out: {label}: {reason}" for label, reason in run.left_out.items())]
+    for name, info in run.sets.items():
+        for image, reason in list(info.failures.items())[:1]:
+            notes.append(f"{len(info.failures)} images of {name} could not be read, such as {image}: {reason}")
     return replace(block, note="\n".join(filter(None, notes)))

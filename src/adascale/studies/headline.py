@@ -46,7 +46,7 @@ class Comparison(Study):
             job = setting.job(subject, [entry for entry, _ in lines], images)
             run = job.run()
             rows += (own := figures(run, intervals=False))
-            found = missing(self._block(subject.name, own, [subject], names), run.left_out)
+            found = missing(self._block(subject.name, own, [subject], names), run)
             tuned = (f"{label}: {tuning}." for label, tuning in job.tunings.items())
             made.append(replace(found, note="\n".join(filter(None, (found.note, *tuned)))))
         mean = f"mean and deviation over {len(setting.subjects)} networks"

@@ -70,7 +70,7 @@ def _pair(setting: Setting, subject: Subject, grid: Grid) -> Block:
     variants = [Variant(label, replace(base, **point)) for label, point in _points(grid, base).items()]
     run = measure(setting.job(subject), variants)
     title = f"{subject.name}: {' and '.join(grid)}"
-    made = missing(block(title, figures(run, intervals=False), "joint", subject.place), run.left_out)
+    made = missing(block(title, figures(run, intervals=False), "joint", subject.place), run)
     charts = [_chart(made, grid, column) for column in made.columns if column.title == "AUROC"]
     return replace(made, charts=charts)
 

@@ -43,7 +43,7 @@ class Samples(Study):
                 for i, (size, drawn) in enumerate(draws)
                 for row in own[labels[drawn]]
             ]
-            yield block(subject.name, rows, self.name, subject.place)
+            yield missing(block(subject.name, rows, self.name, subject.place), run)
 
     def notes(self, setting: Setting) -> list[str]:
         return [
@@ -73,7 +73,7 @@ class OneKnob(Study):
             run = measure(job, [fixed, *(Variant(name, method) for name, method in chosen.items())])
             made = block(subject.name, figures(run, intervals=False), self.name, subject.place)
             texts = [f"{name} {found}." for name, found in tunings.items()]
-            made = missing(made, run.left_out)
+            made = missing(made, run)
             yield replace(made, note="\n".join(filter(None, (made.note, *texts))))
             yield self._by_p_max(setting, job, subject, tunings["adascale_a"])
 

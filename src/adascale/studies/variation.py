@@ -35,7 +35,7 @@ class Variation(Study):
             names |= {variant.label: variant.row for variant in variants if variant.row is not None}
             rows += (own := figures(run, intervals=False))
             made = block(subject.name, own, self.name, subject.place, names, spectra=self.spectra)
-            yield missing(made, run.left_out)
+            yield missing(made, run)
         if len(setting.subjects) > 1:
             title = f"mean over {len(setting.subjects)} networks"
             yield block(title, rows, self.name, common_place(setting.subjects), names, spectra=self.spectra)
