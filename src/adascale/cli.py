@@ -15,13 +15,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from adascale import cli_bench, cli_fit, cli_train, detectors, store
+from adascale import cli_bench, cli_fit, cli_study, cli_train, detectors, store
 from adascale.console import AsJson, app, plain_table, say
 from adascale.describe import described, in_full
 from adascale.errors import AdascaleError
 from adascale.version import __version__
 
-__all__ = ["app", "cli_bench", "cli_fit", "cli_train", "main"]  # importing them adds their commands
+__all__ = ["app", "cli_bench", "cli_fit", "cli_study", "cli_train", "main"]  # importing them adds their commands
 
 
 @app.command()

@@ -11,43 +11,39 @@ from rich.console import Console
 from rich.table import Table
 
 from adascale import options, table, tables
-from adascale.benchmark import Entry, Job, Network
+from adascale.benchmark import Entry, Job
 from adascale.cache import cache_folder
+from adascale.cli_inputs import (
+    Available,
+    Cache,
+    Data,
+    Far,
+    Head,
+    IdImages,
+    Limit,
+    ManyWeights,
+    Models,
+    Near,
+    Preset,
+    Seed,
+    Settings,
+    Shifted,
+    SuiteName,
+    Train,
+    Val,
+    check_places,
+    networks,
+    opened,
+)
 from adascale.compare import compare as compared
 from adascale.compat import optional
 from adascale.console import AsJson, BatchSize, Crop, Device, Mean, Size, Std, Workers, app, end, resumable, say
 from adascale.data import find_images
 from adascale.errors import InputError
-from adascale.model import Classifier
 from adascale.results import Run
 from adascale.rows import write_csv
-from adascale.specs import FORMS, load_network
-from adascale.suites import SUITES, Suite, SuiteImages, drawn, load_suite, named, open_suite, own_suite
+from adascale.suites import SUITES, SuiteImages, drawn, named
 from adascale.tune import FEWEST_IMAGES
-
-SuiteName = Annotated[
-    str | None, typer.Argument(help=f"{', '.join(SUITES)}, or a TOML file; nothing with --id and --near or --far.")
-]
-Models = Annotated[list[str] | None, typer.Option("--model", help=f"The network: {FORMS}, digits; repeatable.")]
-ManyWeights = Annotated[
-    list[Path] | None, typer.Option("--weights", help="Weights file; one for each --model, or several for one.")
-]
-IdImages = Annotated[str | None, typer.Option("--id", help="ID test images, as for score; instead of a suite.")]
-Val = Annotated[str | None, typer.Option(help="ID images to fit on [default: a fifth of --id].")]
-Train = Annotated[str | None, typer.Option(help="Training images for methods that learn from them.")]
-Near = Annotated[list[str] | None, typer.Option(help="NAME=PATH of near-OOD images; repeatable.")]
-Far = Annotated[list[str] | None, typer.Option(help="NAME=PATH of far-OOD images; repeatable.")]
-Shifted = Annotated[
-    list[str] | None, typer.Option(help="NAME=PATH of shifted ID images, or noise:3, rotate:90, all; repeatable.")
-]
-Data = Annotated[Path | None, typer.Option(help="Where a suite's files are [default: OPENOOD_DATA, ./data].")]
-Available = Annotated[bool, typer.Option("--available", help="Run what is there; say what is missing.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="At most so many images of each set, a seeded draw.")]
-Cache = Annotated[Path | None, typer.Option(help="Folder of the activations [default: ADASCALE_CACHE, ~/.cache].")]
-Settings = Annotated[list[str] | None, typer.Option("--set", help="A parameter: scale.percentile=80.")]
-Preset = Annotated[str | None, typer.Option(help="Lines with the paper's setting too, e.g. imagenet/resnet-50.")]
-Seed = Annotated[int, typer.Option(help="Of every draw.")]
-Head = Annotated[str | None, typer.Option(help="Name of the last linear layer, if it is not found.")]
 
 
 @app.command()
@@ -88,17 +84,17 @@ def bench(
     """Compare methods on a suite: one network pass an image (and one for each view), every method, one table."""
     if report:
         optional("matplotlib", "report")  # better now than after the work
-    _check_places(out, cache)
-    chosen, images = _suite(suite, (id_images, val, train, near, far, shifted), data, available, limit, seed)
+    check_places(out, cache)
+    chosen, images = opened(suite, (id_images, val, train, near, far, shifted), data, available, limit, seed)
     entries = list(options.entries(methods or ["all"], setting or [], preset, tune))
     if tune == "ood" and not images.ood_val:
         raise InputError("--tune ood: there are no OOD validation images; give a suite that has them, or --tune self.")
     if tune == "self" and len(images.val) < FEWEST_IMAGES:
         raise InputError(f"--tune self with {len(images.val)} validation images; it needs at least {FEWEST_IMAGES}.")
     passes = {"batch_size": batch_size, "workers": workers}
-    networks = _networks(model, weights, head, device, suite, (size, crop, mean, std))
+    found = networks(model, weights, head, device, suite, (size, crop, mean, std))
     folder = cache or cache_folder()
-    jobs = [Job(network, images, entries, folder, seed, passes) for network in networks]
+    jobs = [Job(network, images, entries, folder, seed, passes) for network in found]
     with resumable():
         result = table.run(chosen, images, jobs)
     files = tables.write(result, out)
@@ -153,13 +149,13 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Choose a method's parameters on ID images alone, or with OOD validation images, as OpenOOD does."""
-    _check_places(None, cache)
+    check_places(None, cache)
     if out is not None and not out.parent.is_dir():
         raise InputError(f"--out {out}: there is no folder {out.parent}; make it first.")
     images, name = _tuning_images(suite, id_images, train, ood_val, data, limit, seed)
     given = options.settings([method], setting or [], None)[method]
     configured = options.configured(method, given)
-    network, *others = _networks(model, weights, head, device, name, (size, crop, mean, std))
+    network, *others = networks(model, weights, head, device, name, (size, crop, mean, std))
     if others:
         raise InputError(f"{1 + len(others)} networks; tune one at a time.")
     passes = {"batch_size": batch_size, "workers": workers}
@@ -222,38 +218,6 @@ def compare(
         print(f"{name}: {a} -> {b}")
 
 
-def _check_places(out: Path | None, cache: Path | None) -> None:
-    """Before any work."""
-    for option, path in (("--out", out), ("--cache", cache)):
-        if path is not None and path.exists() and not path.is_dir():
-            raise InputError(f"{option} {path} is a file; give a folder.")
-
-
-def _suite(
-    name: str | None,
-    own: tuple[str | None, str | None, str | None, list[str] | None, list[str] | None, list[str] | None],
-    data: Path | None,
-    available: bool,
-    limit: int | None,
-    seed: int,
-) -> tuple[Suite, SuiteImages]:
-    id_images, val, train, near, far, shifted = own
-    if (name is None) == (id_images is None):
-        raise InputError(f"Give either a suite ({', '.join(SUITES)}, a TOML file) or --id with --near or --far.")
-    if name is not None:
-        if any(own):
-            raise InputError(f"--val, --train, --near, --far, --shifted belong to --id; the suite {name} has its own.")
-        suite = load_suite(name, data)
-    else:
-        suite = own_suite(id_images or "", val, train, near or [], far or [], shifted or [])
-    images = open_suite(suite, available, seed, limit)
-    for label, place in images.missing.items():
-        say(f"left out {label}: expected at {place}")
-    if suite.note:
-        say(f"note: {suite.note}")
-    return suite, images
-
-
 def _tuning_images(
     name: str | None,
     id_images: str | None,
@@ -265,41 +229,12 @@ def _tuning_images(
 ) -> tuple[SuiteImages, str | None]:
     """A suite's validation images, or one's own ID images, of which none are tested here."""
     if name is not None:
-        return _suite(name, (id_images, None, train, None, None, None), data, True, limit, seed)[1], name
+        return opened(name, (id_images, None, train, None, None, None), data, True, limit, seed)[1], name
     if id_images is None:
         raise InputError(f"Give either a suite ({', '.join(SUITES)}, a TOML file) or --id, one of the two.")
     found = drawn(find_images(id_images), limit, seed)
     unknown = {label: drawn(find_images(place), limit, seed) for label, place in map(named, ood_val or [])}
     return SuiteImages(found, found, find_images(train) if train else None, {}, {}, {}, unknown), None
-
-
-def _networks(
-    specs: list[str] | None,
-    weights: list[Path] | None,
-    head: str | None,
-    device: str,
-    suite: str | None,
-    look: tuple[str | None, str | None, str | None, str | None],
-) -> list[Network]:
-    """The networks under names of their own: the factory's, or the weights' where one factory comes several times."""
-    if not specs and suite != "digits":
-        raise InputError(f"Which network? Give --model: {FORMS}.")
-    specs, files = specs or ["digits"], list(weights or [])
-    if len(specs) == 1 and len(files) > 1:
-        specs = specs * len(files)
-    if files and len(files) != len(specs):
-        raise InputError(f"{len(specs)} --model and {len(files)} --weights; give one weights file for each network.")
-    names = [spec.rpartition(":")[2] for spec in specs]
-    if len(set(names)) < len(names):
-        names = [f"{name} {files[i].stem if files else i + 1}" for i, name in enumerate(names)]
-    if len(set(names)) < len(names):
-        names = [f"{name} {i + 1}" for i, name in enumerate(names)]
-    found = []
-    for i, (name, spec) in enumerate(zip(names, specs, strict=True)):
-        model, preprocess = load_network(spec, files[i] if files else None)
-        known = options.preprocess(preprocess, *look)
-        found.append(Network(name, Classifier(model.to(options.device(device)), head), known))
-    return found
 
 
 def _print(run: Run) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -17,6 +15,7 @@ from PIL import Image
 
 from adascale import plots
 from adascale.drawing import inline_svg
+from adascale.files import write_whole
 from adascale.markup import KINDS, escape, is_mean, per_set, percent, summary, summary_over_networks
 from adascale.results import Example, ModelRun, Row, Run, Spectrum
 
@@ -29,28 +28,17 @@ TAIL = 48  # characters of a file name, from its end
 
 def write_report(run: Run, path: Path | str) -> None:
     """Write the page: whole or not at all. The same run gives the same bytes."""
-    path, text = Path(path), page(run)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.umask(mask := os.umask(0))
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    write_whole(Path(path), page(run))
 
 
 def page(run: Run) -> str:
     """The page as text."""
     networks = ", ".join(model.model for model in run.models)
-    return Template(_part("page.html")).substitute(
+    return Template(part("page.html")).substitute(
         title=escape(f"{run.suite}: {networks}"),
         suite=escape(run.suite),
-        style=_part("page.css"),
-        script=_part("page.js"),
+        style=part("page.css"),
+        script=part("page.js"),
         overview=_overview(run),
         summary=_summary(run),
         sets=_sets(run.rows),
@@ -59,7 +47,8 @@ def page(run: Run) -> str:
     )
 
 
-def _part(name: str) -> str:
+def part(name: str) -> str:
+    """A piece of a page as it is in the package."""
     return (resources.files("adascale") / "report_data" / name).read_text(encoding="utf-8")
 
 
@@ -133,10 +122,10 @@ def _separation(run: ModelRun, prefix: str) -> str:
     methods = plots.compared(run)
     if not methods or not plots.ood_sets(run):
         return ""
-    return Template(_part("separation.html")).substitute(
+    return Template(part("separation.html")).substitute(
         histograms="".join(_histograms(run, method, f"{prefix}h{place}-") for place, method in enumerate(methods)),
         curves="".join(
-            _figure(plots.roc_curves(run, [method]), f"{prefix}r{place}-", f"ROC curves of {method}")
+            drawn(plots.roc_curves(run, [method]), f"{prefix}r{place}-", f"ROC curves of {method}")
             for place, method in enumerate(methods)
         ),
     )
@@ -144,11 +133,11 @@ def _separation(run: ModelRun, prefix: str) -> str:
 
 def _histograms(run: ModelRun, method: str, prefix: str) -> str:
     """A figure for each set: a phone shows one below the other, a wide window side by side."""
-    drawn = (
-        _figure(plots.histograms(run, [method], [name]), f"{prefix}{place}-", f"Scores of {method}: ID against {name}")
+    figures = (
+        drawn(plots.histograms(run, [method], [name]), f"{prefix}{place}-", f"Scores of {method}: ID against {name}")
         for place, name in enumerate(plots.ood_sets(run))
     )
-    return f'<h3>{escape(method)}</h3>\n<div class="grid">{"".join(drawn)}</div>\n'
+    return f'<h3>{escape(method)}</h3>\n<div class="grid">{"".join(figures)}</div>\n'
 
 
 def _workings(run: ModelRun, prefix: str) -> str:
@@ -157,23 +146,24 @@ def _workings(run: ModelRun, prefix: str) -> str:
     others = [name for name, kind in known.items() if kind != "id" and name in profiles]
     if not others or not any(known.get(name) == "id" for name in profiles):
         return ""
-    return Template(_part("workings.html")).substitute(
+    return Template(part("workings.html")).substitute(
         method=escape(run.shown),
         shift="".join(
-            _figure(plots.shift_curve(profiles, known, [name]), f"{prefix}s{place}-", f"Shift: ID against {name}")
+            drawn(plots.shift_curve(profiles, known, [name]), f"{prefix}s{place}-", f"Shift: ID against {name}")
             for place, name in enumerate(others)
         ),
         perturbed="".join(
-            _figure(plots.perturbed_curve(profiles, known, [name]), f"{prefix}p{place}-", f"Perturbed: ID and {name}")
+            drawn(plots.perturbed_curve(profiles, known, [name]), f"{prefix}p{place}-", f"Perturbed: ID and {name}")
             for place, name in enumerate(others)
         ),
-        q=_figure(plots.q_ratios(profiles, known), f"{prefix}q-", "Q and Q' of each set over those of ID"),
-        percentiles=_figure(plots.percentiles(profiles, known), f"{prefix}c-", "Percentiles p of each set"),
-        ratios=_figure(plots.ratios(profiles, known), f"{prefix}t-", "Ratios r of each set"),
+        q=drawn(plots.q_ratios(profiles, known), f"{prefix}q-", "Q and Q' of each set over those of ID"),
+        percentiles=drawn(plots.percentiles(profiles, known), f"{prefix}c-", "Percentiles p of each set"),
+        ratios=drawn(plots.ratios(profiles, known), f"{prefix}t-", "Ratios r of each set"),
     )
 
 
-def _figure(figure: Figure, prefix: str, description: str) -> str:
+def drawn(figure: Figure, prefix: str, description: str) -> str:
+    """A figure in the page."""
     return f"<figure>{inline_svg(figure, prefix, escape(description))}</figure>\n"
 
 

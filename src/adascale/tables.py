@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ from rich.table import Table
 from safetensors.torch import save_file
 
 from adascale.errors import InputError
+from adascale.files import write_whole
 from adascale.results import MEANS, ModelRun, Row, Run, Spectrum
 from adascale.rows import write_csv
 from adascale.table import over_models
@@ -51,9 +51,7 @@ def write(run: Run, folder: Path) -> list[Path]:
         "tables.tex": latex(run),
     }
     for name, text in texts.items():
-        temporary = folder / f".{name}.tmp"
-        temporary.write_text(text, "utf8", "surrogateescape")
-        os.replace(temporary, folder / name)
+        write_whole(folder / name, text)
     scores = {
         f"{model.model}/{method}/{name}": values
         for model in run.models
@@ -84,12 +82,17 @@ def markdown(run: Run) -> str:
     """One table a network, one for all where there are several; best in bold, second underlined."""
     marks = {"best": "**{}**", "second": "<u>{}</u>", "": "{}"}
     parts = [f"# {run.suite}\n"]
-    for title, header, lines in _tables(run, marks, _markdown):
-        rule = "|".join(["---", *["---:"] * (len(header) - 1)])
-        body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        parts.append(f"## {title}\n\n| {' | '.join(header)} |\n|{rule}|\n{body}\n")
+    for title, header, lines in _tables(run, marks, in_markdown):
+        parts.append(f"## {title}\n\n{markdown_table(header, lines)}")
     parts.append(_notes(run))
     return "\n".join(parts)
+
+
+def markdown_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table whose first column is text and whose others are numbers."""
+    rule = "|".join(["---", *["---:"] * (len(header) - 1)])
+    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"| {' | '.join(header)} |\n|{rule}|\n{body}\n"
 
 
 def latex(run: Run) -> str:
@@ -170,7 +173,7 @@ def _notes(run: Run) -> str:
         "Percent. FPR@95: share of ID flagged where 95 % of the OOD is caught (as OpenOOD). Unweighted means over sets."
     ]
     for model in run.models:
-        sizes = ", ".join(f"{_markdown(name)} {info.images} ({info.kind})" for name, info in model.sets.items())
+        sizes = ", ".join(f"{in_markdown(name)} {info.images} ({info.kind})" for name, info in model.sets.items())
         lines.append(f"Images, {model.model}: {sizes}.")
         lines += [f"Left out, {model.model}: {label}: {reason}" for label, reason in model.left_out.items()]
     if note := run.reproduce.get("suite", {}).get("note"):
@@ -205,5 +208,6 @@ def _latex(text: str) -> str:
     return "".join(special.get(c) or (f"\\{c}" if c in "_&%#${}" else c) for c in text)
 
 
-def _markdown(text: str) -> str:
+def in_markdown(text: str) -> str:
+    """The text with what Markdown would take for something else written out."""
     return text.replace("|", "\\|").replace("<", "&lt;")

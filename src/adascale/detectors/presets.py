@@ -35,12 +35,19 @@ PRESETS = {
 
 def preset(method: str, data: str, network: str) -> dict[str, float]:
     """The preset parameters, e.g. ``preset("adascale_a", "imagenet", "resnet-50")``; punctuation does not matter."""
-    wanted = tuple(_plain(part) for part in (method, data, network))
-    for key, parameters in PRESETS.items():
-        if tuple(_plain(part) for part in key) == wanted:
+    for (name, *place), parameters in PRESETS.items():
+        if _plain(name) == _plain(method) and tuple(place) == known(data, network):
             return dict(parameters)
-    known = ", ".join(f"{data}/{network}" for data, network in _TABLE)
-    raise InputError(f"No preset for {method} on {data}/{network}; there are adascale_a and adascale_l on: {known}.")
+    raise InputError(f"No preset for {method}; there are presets for adascale_a and adascale_l.")
+
+
+def known(data: str, network: str) -> tuple[str, str]:
+    """Data and network as the presets spell them."""
+    for place in _TABLE:
+        if tuple(map(_plain, place)) == (_plain(data), _plain(network)):
+            return place
+    places = ", ".join(map("/".join, _TABLE))
+    raise InputError(f"No preset for {data}/{network}; there are adascale_a and adascale_l on: {places}.")
 
 
 def _plain(name: str) -> str:

@@ -1,0 +1,123 @@
+"""Two parameters at a time, and the validation grid over four: do the best values depend on each other?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from adascale import paper
+from adascale.benchmark import Judge
+from adascale.detectors.adaptive import Adaptive
+from adascale.errors import InputError
+from adascale.studies.base import Block, Cell, Chart, Column, Line, Series
+from adascale.studies.build import block, missing
+from adascale.studies.measure import Variant, measure
+from adascale.studies.setting import Setting, Study, Subject
+from adascale.table import figures
+
+_P_MAX = (85, 90, 95)
+# The paper's symbol -> our field, and its unit
+_FIELDS: Mapping[str, tuple[str, float]] = {
+    "lambda": ("lam", 1),
+    "k1": ("k1", 1),
+    "p_max": ("p_max", 1),
+    "epsilon": ("epsilon", 1),
+    "o": ("fraction", 0.01),
+}
+_GRIDS: tuple[Mapping[str, tuple[float, ...]], ...] = (
+    {"lambda": (0.1, 1, 10, 100), "p_max": _P_MAX},
+    {"k1": (1, 5, 10, 50, 100), "p_max": _P_MAX},
+    {"k1": (1, 5, 10, 50, 100), "lambda": (0.1, 1, 10, 100)},
+)
+_VALIDATION: Mapping[str, tuple[float, ...]] = {
+    "epsilon": (0.1, 0.5, 1),
+    "lambda": (1, 10, 20),
+    "o": (2, 5, 10),
+    "p_max": (80, 85, 90),
+}
+Grid = Mapping[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class Joint(Study):
+    """A block for each grid of the paper and each network."""
+
+    def blocks(self, setting: Setting) -> Iterator[Block]:
+        for subject in setting.subjects:
+            for grid in _GRIDS:
+                yield _pair(setting, subject, grid)
+            yield _validation(setting, subject)
+
+    def notes(self, setting: Setting) -> list[str]:
+        return setting.starts()
+
+
+def _points(grid: Grid, base: Adaptive) -> dict[str, dict[str, Any]]:
+    """Label -> fields, but for a ``p_max`` below ``p_min``."""
+    found = {}
+    for values in product(*grid.values()):
+        named = dict(zip(grid, values, strict=True))
+        if named.get("p_max", base.p_max) >= base.p_min:
+            label = " ".join(f"{name}={value:g}" for name, value in named.items())
+            found[label] = {_FIELDS[name][0]: value * _FIELDS[name][1] for name, value in named.items()}
+    return found
+
+
+def _pair(setting: Setting, subject: Subject, grid: Grid) -> Block:
+    base = setting.base(subject)
+    variants = [Variant(label, replace(base, **point)) for label, point in _points(grid, base).items()]
+    run = measure(setting.job(subject), variants)
+    title = f"{subject.name}: {' and '.join(grid)}"
+    made = missing(block(title, figures(run, intervals=False), "joint", subject.place), run)
+    charts = [_chart(made, grid, column) for column in made.columns if column.title == "AUROC"]
+    return replace(made, charts=charts)
+
+
+def _chart(made: Block, grid: Grid, column: Column) -> Chart:
+    """The last parameters of the grid to the right, the first ones downwards."""
+    names, half = list(grid), len(grid) // 2
+    down, right = (_labels({name: grid[name] for name in part}) for part in (names[:half], names[half:]))
+    values = {line.label: line.cells[column.key].measured for line in made.lines if column.key in line.cells}
+    rows = [Series(first, [values.get(f"{first} {second}") for second in right]) for first in down]
+    return Chart("grid", f"{column.group} {column.title}", rows, right)
+
+
+def _labels(grid: Grid) -> list[str]:
+    return [
+        " ".join(f"{name}={value:g}" for name, value in zip(grid, values, strict=True))
+        for values in product(*grid.values())
+    ]
+
+
+def _validation(setting: Setting, subject: Subject) -> Block:
+    """The grid on validation images alone: OOD-val where the suite has it, else outliers made from ID images."""
+    base, column = setting.base(subject), Column("val.auroc", "AUROC", "Validation", "high")
+    points = _points(_VALIDATION, base)
+    judge: Judge = "ood" if setting.images.ood_val else "self"
+    title = f"{subject.name}: {', '.join(_VALIDATION)} on validation images"
+    try:
+        tuning = setting.job(subject).tune(base, list(points.values()), judge)
+    except InputError as error:
+        return Block(title, [column], [], note=f"Left out: {error}")
+    found = {tuple(point.items()): auroc for point, auroc in tuning.trials}
+    lines = []
+    for label, point in points.items():
+        known = paper.figure("joint", subject.place, label, "val")
+        measured = found.get(tuple(point.items()))
+        cell = Cell(None if measured is None else 100 * measured, None if known is None else known.auroc)
+        lines.append(Line(label, {column.key: cell}))
+    made = Block(title, [column], lines, note=f"Judged by {tuning.judged_by}.")
+    return replace(made, charts=[_chart(made, _VALIDATION, column)])
+
+
+STUDIES: tuple[Study, ...] = (
+    Joint(
+        "joint",
+        "Two parameters at a time",
+        "joint_sensitivity_1 to 3, sensitivity_joint",
+        "Do the best values of the parameters depend on each other?",
+        "9 views of the validation images (and of outliers made from them); none of the tested sets",
+    ),
+)

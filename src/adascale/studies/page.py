@@ -1,0 +1,71 @@
+"""The report of studies: one HTML page with a section and charts for each result in a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+
+from adascale.files import write_whole
+from adascale.markup import Cell as HtmlCell
+from adascale.markup import Column as HtmlColumn
+from adascale.markup import escape, table
+from adascale.report import drawn, part
+from adascale.studies.base import Block, Cell, Result
+from adascale.studies.charts import draw
+from adascale.studies.write import remarks, shown, stored, texts
+
+LONG = 40  # rows; a longer table is folded away
+
+
+def write_page(folder: Path, names: Sequence[str]) -> Path:
+    """``report.html`` of the results in the folder, in the order of the names."""
+    return write_whole(folder / "report.html", page(stored(folder, names)))
+
+
+def page(results: Sequence[Result]) -> str:
+    """The page as text."""
+    return Template(part("studies.html")).substitute(
+        style=part("page.css"),
+        script=part("page.js"),
+        contents="".join(f'<li><a href="#{escape(one.study)}">{escape(one.title)}</a></li>\n' for one in results),
+        sections="\n".join(_section(one) for one in results),
+    )
+
+
+def _section(result: Result) -> str:
+    blocks = [_block(block, f"{result.study}-{place}-") for place, block in enumerate(result.blocks)]
+    notes = "".join(f"<p>{escape(note)}</p>\n" for note in remarks(result))
+    command = str(result.about.get("command") or f"adascale study {result.study}")
+    about = "\n".join(map(escape, json.dumps(result.about, indent=2, default=str).split("\n")))
+    return (
+        f'<section id="{escape(result.study)}">\n<h2>{escape(result.title)}</h2>\n'
+        f"<p>{escape(result.question)} <small>Paper: {escape(result.source)}</small></p>\n{''.join(blocks)}{notes}"
+        f"<details>\n<summary>To do it again</summary>\n<p><code>{escape(command)}</code></p>\n"
+        f'<pre class="scroll" tabindex="0">{about}</pre>\n</details>\n</section>\n'
+    )
+
+
+def _block(block: Block, prefix: str) -> str:
+    columns = [HtmlColumn("Row")]
+    for one in shown(block):
+        name = f"{one.column.title} ({one.column.unit})" if one.column.unit != "%" else one.column.title
+        ranked = one.column.good if one.part in ("", "measured") else None
+        group = f"{one.column.group} {name}".strip() if one.part else one.column.group
+        columns.append(HtmlColumn(one.part or name, group, ranked, one.column.hint))
+    rows = []
+    for line, printed in zip(block.lines, texts(block), strict=True):
+        cells = [one.value(line.cells.get(one.column.key, Cell(None))) for one in shown(block)]
+        label = HtmlCell(escape(line.label), line.label)
+        rows.append([label, *(HtmlCell(escape(t), v) for t, v in zip(printed[1:], cells, strict=True))])
+    charts = "".join(
+        drawn(draw(chart), f"{prefix}{place}-", f"{chart.title}: {block.title}")
+        for place, chart in enumerate(block.charts)
+    )
+    content = table(block.title, columns, rows)
+    if len(rows) > LONG:
+        content = f"<details>\n<summary>{len(rows)} rows</summary>\n{content}</details>\n"
+    note = "".join(f"<p>{escape(line)}</p>\n" for line in block.note.splitlines())
+    drawings = f'<div class="grid wide">{charts}</div>\n' if charts else ""
+    return f"<h3>{escape(block.title)}</h3>\n{content}{note}{drawings}"

@@ -1,0 +1,145 @@
+"""What every study is given, and what every study is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+from adascale import detectors, paper
+from adascale.benchmark import Entry, Job, Network
+from adascale.corrupt import STRENGTHS, Corruption
+from adascale.detectors.adaptive import Adaptive
+from adascale.studies.base import Block, Result
+from adascale.suites import Suite, SuiteImages
+from adascale.table import reproduce
+
+Name = Literal["adascale_a", "adascale_l"]
+METHODS: Mapping[Name, type[Adaptive]] = {"adascale_a": detectors.AdaSCALE_A, "adascale_l": detectors.AdaSCALE_L}
+_MADE_SEVERITY = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A network, and what the paper calls it and its data (None: the paper does not have it, or nobody said)."""
+
+    network: Network
+    place: paper.Place | None = None
+
+    @property
+    def name(self) -> str:
+        return self.network.name if self.place is None else f"{self.network.name} ({self.place})"
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What every study is given.
+
+    given: parameters of AdaSCALE in the place of defaults and presets. command: how to do it again.
+    """
+
+    suite: Suite
+    images: SuiteImages
+    subjects: Sequence[Subject]
+    cache: Path
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+
+    def job(self, subject: Subject, entries: Sequence[Entry] = (), images: SuiteImages | None = None) -> Job:
+        return Job(subject.network, images or self.images, entries, self.cache, self.seed, self.options)
+
+    def base(self, subject: Subject, name: Name = "adascale_a") -> Adaptive:
+        """AdaSCALE with the paper's setting for this network where there is one, else the defaults."""
+        known = {} if subject.place is None else detectors.preset(name, *subject.place)
+        return METHODS[name](**{**known, **self.given})
+
+    @cached_property
+    def full(self) -> SuiteImages:
+        """With covariate-shifted ID images: the suite's, else corruptions of the ID images, a part of them each."""
+        if self.images.shifted:
+            return self.images
+        changes = [Corruption(kind, _MADE_SEVERITY, self.seed) for kind in STRENGTHS]
+        known, step = self.images.id, len(changes)
+        made = {
+            str(change): replace(known.subset(range(i, len(known), step)), change=change)
+            for i, change in enumerate(changes[: len(known)])
+        }
+        return replace(self.images, shifted=made)
+
+    def starts(self) -> list[str]:
+        """What AdaSCALE-A is like where nothing else is said, for each network."""
+        return [f"{subject.name}, AdaSCALE-A: {_in_words(self.base(subject))}." for subject in self.subjects]
+
+    @property
+    def full_note(self) -> str:
+        """Where the shifted images of `full` come from."""
+        names = ", ".join(f"{name} {len(found)}" for name, found in self.full.shifted.items())
+        if self.images.shifted:
+            return f"Full spectrum: shifted ID images ({names} images) count as ID."
+        return (
+            f"Full spectrum: the suite has no shifted ID images, so its ID images were corrupted, a fifth of them each "
+            f"({names} images), and count as ID. The paper has ImageNet-C, -R, -V2 and -ES."
+        )
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """Versions, data with sizes and fingerprints, networks."""
+        return reproduce(self.suite, self.images, [self.job(subject) for subject in self.subjects])
+
+
+@dataclass(frozen=True)
+class Study(ABC):
+    """A table or figure of the paper. source: which; passes: what it costs, for people who plan."""
+
+    name: str
+    title: str
+    source: str
+    question: str
+    passes: str = "clean and one view"
+
+    def run(self, setting: Setting) -> Result:
+        """Measure it."""
+        with_settings = {subject.name: self.settings(setting, subject) for subject in setting.subjects}
+        blocks = list(self.blocks(setting))
+        about = {"command": setting.command, **setting.about, "settings": with_settings}
+        return Result(
+            self.name, self.title, self.source, self.question, setting.suite.name, blocks, self.notes(setting), about
+        )
+
+    @abstractmethod
+    def blocks(self, setting: Setting) -> Iterator[Block]:
+        """The tables."""
+
+    def notes(self, setting: Setting) -> list[str]:
+        """How to read them."""
+        return []
+
+    def settings(self, setting: Setting, subject: Subject) -> dict[str, Any]:
+        """The parameters that the study starts from."""
+        return setting.base(subject).parameters
+
+
+def _in_words(method: Adaptive) -> str:
+    pixels = "all pixels" if method.pixels == "all" else f"{100 * method.fraction:g} % {method.pixels} pixels"
+    return (
+        f"p_min={method.p_min:g}, p_max={method.p_max:g}, lambda={method.lam:g}, k1={method.k1:g} %, "
+        f"k2={method.k2:g} %, epsilon={method.epsilon:g} on {pixels}, statistic {method.statistic}"
+    )
+
+
+def common_place(subjects: Sequence[Subject]) -> paper.Place | None:
+    """What the paper has for the mean over networks: seeds of one of its networks, or all that it averages over."""
+    places = {subject.place for subject in subjects}
+    if len(places) == 1:
+        return next(iter(places))
+    data = {place.data for place in places if place is not None}
+    if None in places or len(data) != 1:
+        return None
+    (name,) = data
+    whole = {place.network for place in places if place is not None} == set(paper.networks(name))
+    return paper.Place(name, paper.AVERAGE) if whole else None

@@ -1,0 +1,58 @@
+"""The mechanism of all studies that vary a parameter: labelled variants of AdaSCALE, scored on every set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from adascale.detectors.adaptive import Adaptive
+from adascale.results import Row, Spectrum
+from adascale.studies.base import Block
+from adascale.studies.build import block, missing
+from adascale.studies.measure import Variant, measure
+from adascale.studies.setting import METHODS, Name, Setting, Study, common_place
+from adascale.table import figures
+
+Bases = Mapping[Name, Adaptive]  # AdaSCALE-A and -L as they are for a network
+Variants = Callable[[Bases], Sequence[Variant]]
+
+
+@dataclass(frozen=True)
+class Variation(Study):
+    """Variants of the methods of `Setting.base`: a block for each network, and their mean where there are several."""
+
+    variants: Variants = lambda bases: ()
+    spectra: tuple[Spectrum, ...] = ("ood",)
+
+    def blocks(self, setting: Setting) -> Iterator[Block]:
+        images = setting.full if "full" in self.spectra else setting.images
+        names: dict[str, str] = {}
+        rows: list[Row] = []
+        for subject in setting.subjects:
+            variants = self.variants({name: setting.base(subject, name) for name in METHODS})
+            run = measure(setting.job(subject, images=images), variants)
+            names |= {variant.label: variant.row for variant in variants if variant.row is not None}
+            rows += (own := figures(run, intervals=False))
+            made = block(subject.name, own, self.name, subject.place, names, spectra=self.spectra)
+            yield missing(made, run)
+        if len(setting.subjects) > 1:
+            title = f"mean over {len(setting.subjects)} networks"
+            yield block(title, rows, self.name, common_place(setting.subjects), names, spectra=self.spectra)
+
+    def notes(self, setting: Setting) -> list[str]:
+        return [*setting.starts(), *([setting.full_note] if "full" in self.spectra else [])]
+
+
+def changed(changes: Mapping[str, Mapping[str, Any]]) -> Variants:
+    """Variants of AdaSCALE-A by what they change."""
+
+    def variants(bases: Bases) -> list[Variant]:
+        return [Variant(label, replace(bases["adascale_a"], **change)) for label, change in changes.items()]
+
+    return variants
+
+
+def one(field: str, name: str, values: Sequence[float]) -> Variants:
+    """One field at several values; the label says the paper's symbol."""
+    return changed({f"{name}={value:g}": {field: value} for value in values})
