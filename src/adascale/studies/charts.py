@@ -28,7 +28,9 @@ def draw(chart: Chart) -> Figure:
     lying = chart.kind in ("dots", "bars")  # the values run to the right
     axes.set(xlabel=chart.y if lying else chart.x, ylabel=chart.x if lying else chart.y)
     if chart.kind != "grid" and len(look) > 1:
-        _legend(figure, chart, look)
+        legend(figure, list(look), look)
+    if any(one.paper for one in chart.series):
+        axes.set_title("hollow: the paper", loc="right", color=INK, size=8.5)
     return figure
 
 
@@ -43,13 +45,6 @@ def _size(chart: Chart) -> tuple[float, float]:
 def _look(series: Sequence[Series]) -> dict[str, Style]:
     kinds: dict[str, Kind] = {one.name: "id" if one.name == ID else "near" for one in series}
     return styles(kinds)
-
-
-def _legend(figure: Figure, chart: Chart, look: Mapping[str, Style]) -> None:
-    legend(figure, list(look), look)
-    if any(one.paper for one in chart.series):
-        axes = figure.axes[0]
-        axes.set_title("hollow: the paper", loc="right", color=INK, size=8.5)
 
 
 def _values(series: Series) -> Any:
