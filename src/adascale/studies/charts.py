@@ -56,8 +56,9 @@ def _lines(axes: Axes, chart: Chart, look: Mapping[str, Style]) -> None:
         x, y = np.array(one.x or range(len(one.y)), dtype=np.float64), _values(one)
         style, marked = look[one.name], bool(chart.labels)
         if one.spread:
-            width = np.array(one.spread)
-            axes.fill_between(x, y - width, y + width, color=style.colour, alpha=0.18, linewidth=0)
+            low, high = y - np.array(one.spread), y + np.array(one.spread)
+            low = low if np.nanmin(y) < 0 else low.clip(0)  # no band where no value can be
+            axes.fill_between(x, low, high, color=style.colour, alpha=0.18, linewidth=0)
         axes.plot(
             x, y, color=style.colour, linewidth=1.0 if one.paper else 1.5, linestyle=(0, (3, 2)) if one.paper else "-",
             marker="o" if marked else None, markersize=5, markerfacecolor="none" if one.paper else style.colour,
@@ -69,6 +70,7 @@ def _lines(axes: Axes, chart: Chart, look: Mapping[str, Style]) -> None:
         axes.set_xlim(-0.4, len(chart.labels) - 0.6)
     elif chart.log:
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
 
 
 def _rows(axes: Axes, chart: Chart, reach: float) -> None:

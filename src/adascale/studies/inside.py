@@ -58,11 +58,13 @@ class Curves(Study):
         for subject in setting.subjects:
             run = looked_into(setting, subject)
             names = others(run)
-            columns = [Column(name, self.symbol, name, unit="activation") for name in (ID, *names)]
-            ratios = [Column(f"{name}/id", "over ID", name, unit="ratio") for name in names]
+            columns = [Column(ID, self.symbol, ID, unit="activation")]
+            for name in names:
+                columns.append(Column(name, self.symbol, name, unit="activation"))
+                columns.append(Column(f"{name}/id", "over ID", name, unit="ratio"))
             lines = [self._line(run.profiles, names, place) for place in _places(run.profiles[ID].ranks)]
             charts = [self._chart(run, name) for name in names]
-            yield Block(subject.name, [*columns, *ratios], lines, charts)
+            yield Block(subject.name, columns, lines, charts)
 
     def _curve(self, profile: Profile) -> tuple[Tensor, Tensor]:
         """Mean and deviation."""
@@ -91,8 +93,9 @@ class Curves(Study):
 
     def notes(self, setting: Setting) -> list[str]:
         return [
-            "Mean ± deviation over the images, at places in the order of the unperturbed activations in percent of all: the "
-            "first line is the strongest activation, 'at 1 %' the weakest of the strongest 1 %. Points between these are in the JSON file."
+            "Mean ± deviation over the images, at places in the order of the unperturbed activations in percent of "
+            "all: the first line is the strongest activation, 'at 1 %' the weakest of the strongest 1 %. The points "
+            "between are in the JSON file."
         ]
 
 
