@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from adascale.cache import Extracted
 from adascale.calibrate import split
@@ -162,9 +163,8 @@ class Job:
 
     def _leave_out_infinite(self, scored: Mapping[str, _Scored]) -> None:
         for label in list(self.methods):
-            broken = {name: int((~part.scores[label].isfinite()).sum()) for name, part in scored.items()}
-            if worst := max(broken, key=broken.__getitem__) if any(broken.values()) else "":
-                self.left_out[label] = f"{broken[worst]} images of {worst} have infinite scores (NaN activations?)"
+            if reason := infinite({name: part.scores[label] for name, part in scored.items()}):
+                self.left_out[label] = reason
                 del self.methods[label]
         if not self.methods:
             raise InputError(f"No method gave finite scores: {next(iter(self.left_out.values()))}")
@@ -197,6 +197,13 @@ class _Scored:
             advance(len(outputs))
         self.accuracy = correct / n if labelled == n else None
         self.profile: Profile | None = profiler.profile() if profiler is not None else None
+
+
+def infinite(scores: Mapping[str, Tensor]) -> str:
+    """Why scores of sets cannot be ranked; nothing where they can."""
+    broken = {name: int((~values.isfinite()).sum()) for name, values in scores.items()}
+    worst = max(broken, key=broken.__getitem__)
+    return f"{broken[worst]} images of {worst} have infinite scores (NaN activations?)" if broken[worst] else ""
 
 
 def tested(images: SuiteImages) -> dict[str, tuple[Kind, ImageSet]]:

@@ -106,16 +106,17 @@ def study(
         if model:
             raise InputError("--model without images; give --suite, or --id with --near or --far.")
         suite = "digits"
+    places: list[paper.Place | None] = [paper.place(text) for text in preset or []] or [None]
     given = options.settings(["adascale_a"], setting or [], None)["adascale_a"]
     options.configured("adascale_a", given)
     suited, images = opened(suite, (id_images, val, train, near, far, shifted), data, available, limit, seed)
     found = networks(model, weights, head, device, suite, (size, crop, mean, std))
     passes = {"batch_size": batch_size, "workers": workers}
-    subjects = _subjects(found, preset or [])
+    subjects = _subjects(found, places)
     command = shlex.join(["adascale", *sys.argv[1:]])
     place = Setting(suited, images, subjects, cache or cache_folder(), seed, passes, given, command)
     with resumable():
-        results = [_run(one, place, out, as_json) for one in chosen]
+        results = [result for one in chosen if (result := _run(one, place, out, as_json, "all" in names))]
     if as_json:
         print(json.dumps([result.document() for result in results]))
     if report:
@@ -136,8 +137,7 @@ def _list(as_json: bool) -> None:
     Console().print(table)
 
 
-def _subjects(found: list[Network], presets: list[str]) -> list[Subject]:
-    places: list[paper.Place | None] = [paper.place(text) for text in presets] or [None]
+def _subjects(found: list[Network], places: list[paper.Place | None]) -> list[Subject]:
     if len(places) == 1:
         places *= len(found)
     if len(places) != len(found):
@@ -145,9 +145,16 @@ def _subjects(found: list[Network], presets: list[str]) -> list[Subject]:
     return [Subject(network, place) for network, place in zip(found, places, strict=True)]
 
 
-def _run(one: Study, setting: Setting, out: Path, quiet: bool) -> Result:
+def _run(one: Study, setting: Setting, out: Path, quiet: bool, among_all: bool) -> Result | None:
+    """The result; of all studies one that these images are not fit for is left out."""
     began = time.monotonic()
-    result = one.run(setting)
+    try:
+        result = one.run(setting)
+    except InputError as error:
+        if not among_all:
+            raise
+        say(f"left out {one.name}: {error}")
+        return None
     files = save(result, out)
     if not quiet:
         _print(result)
@@ -159,7 +166,9 @@ def _print(result: Result) -> None:
     console = Console(highlight=False)
     console.print(f"{result.title}. {result.question} (Paper: {result.source})", soft_wrap=True)
     for block in result.blocks:
-        console.print(*for_people(block), sep="\n")
+        for title, table in for_people(block):
+            console.print(f"\n{title}", soft_wrap=True)
+            console.print(table)
         if block.note:
             console.print(block.note, soft_wrap=True)
     for note in (*result.notes, sizes(result)):

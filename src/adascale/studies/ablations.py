@@ -34,7 +34,7 @@ STUDIES: tuple[Study, ...] = (
         "Q against Q'",
         "q_prime_vs_q and q_prime_vs_q_avg",
         "What does C_o add to the shift Q, network by network?",
-        "none beyond the clean pass and one view",
+        "clean and one view",
         changed({"Q": {"statistic": "q"}, "Q'": {"statistic": "q_prime"}}),
     ),
     Variation(
@@ -42,7 +42,7 @@ STUDIES: tuple[Study, ...] = (
         "The statistic that sets the percentile",
         "q_computation",
         "Which of Q, C_o and the strongest activations should set the percentile; and is Q a score by itself?",
-        "none beyond the clean pass and one view",
+        "clean and one view",
         _statistics,
     ),
     Variation(

@@ -81,7 +81,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Block:
-    """One table with its charts, such as that of one network. note: what a reader of it must know."""
+    """One table with its charts, such as that of one network. note: what a reader of it must know, a line each."""
 
     title: str
     columns: Sequence[Column]

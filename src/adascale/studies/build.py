@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from adascale import paper
 from adascale.markup import AUROC, FPR95, FPR95_ID, KINDS, Figure, spectrum_name
-from adascale.results import MEANS, Kind, Row, Spectrum
+from adascale.results import MEANS, Kind, ModelRun, Row, Spectrum
 from adascale.studies.base import Block, Cell, Chart, Column, Line, Series
 from adascale.table import over_models
 
@@ -33,7 +33,7 @@ def block(
     rows = [row for row in rows if row.dataset in MEANS.values() and row.spectrum in spectra]
     groups: list[Group] = list(dict.fromkeys((row.spectrum, row.kind) for row in rows))
     values, models = over_models(rows), Counter((row.method, row.dataset, row.spectrum) for row in rows)
-    lines, whose = [], set[str]()
+    lines, whose, most = [], set[str](), max(models.values())
     for label in dict.fromkeys(row.method for row in rows):
         cells = {}
         for spectrum, kind in groups:
@@ -44,7 +44,8 @@ def block(
                 mean, deviation = values[key][figure.field]
                 spread = 100 * deviation if models[key] > 1 else None
                 cells[_key(spectrum, kind, figure)] = Cell(100 * mean, getattr(known, figure.field, None), spread)
-        lines.append(Line(label, cells))
+        count = max(models[label, MEANS[kind], spectrum] for spectrum, kind in groups)
+        lines.append(Line(label if count == most else f"{label} ({count} of {most} networks)", cells))
     columns = [_column(*group, figure) for group in groups for figure in figures]
     return Block(title, columns, lines, [chart(figure, groups, lines) for figure in USUAL], _whose(place, whose))
 
@@ -67,7 +68,7 @@ def _whose(place: paper.Place | None, networks: set[str]) -> str:
 
 
 def chart(figure: Figure, groups: Sequence[Group], lines: Sequence[Line]) -> Chart:
-    """A figure of every line, measured and the paper's: a curve for a few settings, rows of dots for many methods."""
+    """A figure of every line, measured and the paper's: a curve for values of one parameter, else rows of dots."""
     series = []
     for spectrum, kind in groups:
         name = KINDS[kind] + spectrum_name(spectrum)
@@ -77,11 +78,15 @@ def chart(figure: Figure, groups: Sequence[Group], lines: Sequence[Line]) -> Cha
         if any(cell.paper is not None for cell in cells):
             series.append(Series(name, tuple(cell.paper for cell in cells), paper=True))
     labels = tuple(line.label for line in lines)
-    many = len(labels) > 9 or max(map(len, labels)) > 14
-    return Chart("dots" if many else "lines", figure.title, series, labels, y=f"{figure.title} in %")
+    parameters = {label.partition("=")[0] for label in labels}
+    curve = len(parameters) == 1 and "=" in labels[0]
+    return Chart("lines" if curve else "dots", figure.title, series, labels, y=f"{figure.title} in %")
 
 
-def missing(block: Block, left_out: Mapping[str, str]) -> Block:
-    """The block with what is not in it."""
-    notes = [block.note, *(f"Left out: {label}: {reason}" for label, reason in left_out.items())]
-    return replace(block, note=" ".join(filter(None, notes)))
+def missing(block: Block, run: ModelRun) -> Block:
+    """The block with what is not in it: methods that could not be fitted, images that could not be read."""
+    notes = [block.note, *(f"Left out: {label}: {reason}" for label, reason in run.left_out.items())]
+    for name, info in run.sets.items():
+        for image, reason in list(info.failures.items())[:1]:
+            notes.append(f"{len(info.failures)} images of {name} could not be read, such as {image}: {reason}")
+    return replace(block, note="\n".join(filter(None, notes)))

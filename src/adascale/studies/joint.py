@@ -50,6 +50,9 @@ class Joint(Study):
                 yield _pair(setting, subject, grid)
             yield _validation(setting, subject)
 
+    def notes(self, setting: Setting) -> list[str]:
+        return setting.starts()
+
 
 def _points(grid: Grid, base: Adaptive) -> dict[str, dict[str, Any]]:
     """Label -> fields, but for a ``p_max`` below ``p_min``."""
@@ -67,7 +70,7 @@ def _pair(setting: Setting, subject: Subject, grid: Grid) -> Block:
     variants = [Variant(label, replace(base, **point)) for label, point in _points(grid, base).items()]
     run = measure(setting.job(subject), variants)
     title = f"{subject.name}: {' and '.join(grid)}"
-    made = missing(block(title, figures(run, intervals=False), "joint", subject.place), run.left_out)
+    made = missing(block(title, figures(run, intervals=False), "joint", subject.place), run)
     charts = [_chart(made, grid, column) for column in made.columns if column.title == "AUROC"]
     return replace(made, charts=charts)
 

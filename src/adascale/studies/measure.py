@@ -6,19 +6,20 @@ variants with the same views are in memory at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from adascale.benchmark import Job, tested
+from adascale.benchmark import Job, infinite, tested
 from adascale.cache import Extracted
 from adascale.detectors import Detector
 from adascale.errors import InputError
 from adascale.progress import progress
 from adascale.results import ModelRun, SetInfo
+from adascale.types import Outputs
 
 _CHUNK = 1024
 
@@ -48,15 +49,18 @@ def measure(job: Job, variants: Sequence[Variant]) -> ModelRun:
     groups, images = _groups(made), sum(len(found) for _, found in sets.values())
     with progress(f"{job.network.name}: {len(made)} settings", len(groups) * images) as advance:
         for group in groups:
-            fitted_on = train if train is not None and group[0].method.fits_on.startswith("train") else val
+            learns = train is not None and group[0].method.fits_on.startswith("train")
+            reference = _reference(group[0], train if learns and train is not None else val)
             for name, (_, found) in sets.items():
-                for label, values in _scores(job, group, fitted_on, found):
+                for label, values in _scores(job, group, reference, found):
                     scores.setdefault(label, {})[name] = values
                 advance(len(found))
-    usable = {v.label: scores[v.label] for v in made if v.label in scores and _finite(scores[v.label])}
-    left_out = {v.label: "it cannot be fitted, or gives infinite scores" for v in made if v.label not in usable}
+    unfitted = "it cannot be fitted on these images"
+    left_out = {v.label: infinite(scores[v.label]) if v.label in scores else unfitted for v in made}
+    left_out = {label: reason for label, reason in left_out.items() if reason}
+    usable = {variant.label: scores[variant.label] for variant in made if variant.label not in left_out}
     if not usable:
-        raise InputError(f"{job.network.name}: none of {', '.join(left_out)} could be fitted on these images.")
+        raise InputError(f"{job.network.name}, {made[0].label}: {left_out[made[0].label]}.")
     infos = {name: SetInfo(kind, len(found), found.failures) for name, (kind, found) in sets.items()}
     return ModelRun(job.network.name, infos, None, usable, left_out, next(iter(usable)))
 
@@ -69,12 +73,15 @@ def _groups(variants: Sequence[Variant]) -> list[list[Variant]]:
     return list(found.values())
 
 
-def _scores(job: Job, group: Sequence[Variant], fitted_on: Extracted, found: Extracted) -> Iterator[tuple[str, Tensor]]:
-    method, rows = group[0].method, group[0].reference
-    views = [view for view in method.views if view in fitted_on.views]
-    reference = replace(fitted_on, views=views).load()
-    reference = reference if rows is None else reference[torch.tensor(rows)]
-    points = [variant.method.parameters for variant in group]
+def _reference(variant: Variant, images: Extracted) -> Outputs:
+    """What the variant is fitted on, with no more views than it needs."""
+    views = [view for view in variant.method.views if view in images.views]
+    found = replace(images, views=views).load()
+    return found if variant.reference is None else found[torch.tensor(variant.reference)]
+
+
+def _scores(job: Job, group: Sequence[Variant], reference: Outputs, found: Extracted) -> Iterator[tuple[str, Tensor]]:
+    method, points = group[0].method, [variant.method.parameters for variant in group]
     parts: dict[int, list[Tensor]] = {}
     # The reference is sorted once a chunk: chunks no smaller than it keep that from counting.
     for chunk in replace(found, views=method.views).chunks(max(_CHUNK, len(reference))):
@@ -82,7 +89,3 @@ def _scores(job: Job, group: Sequence[Variant], fitted_on: Extracted, found: Ext
             if scores is not None:
                 parts.setdefault(i, []).append(scores[0])
     yield from ((group[i].label, torch.cat(values)) for i, values in parts.items())
-
-
-def _finite(scores: Mapping[str, Tensor]) -> bool:
-    return all(bool(values.isfinite().all()) for values in scores.values())

@@ -16,6 +16,8 @@ from adascale.studies.base import Block, Cell, Result
 from adascale.studies.charts import draw
 from adascale.studies.write import shown, sizes, stored, texts
 
+LONG = 40  # rows; a longer table is folded away
+
 
 def write_page(folder: Path, names: Sequence[str]) -> Path:
     """``report.html`` of the results in the folder, in the order of the names."""
@@ -61,6 +63,9 @@ def _block(block: Block, prefix: str) -> str:
         drawn(draw(chart), f"{prefix}{place}-", f"{chart.title}: {block.title}")
         for place, chart in enumerate(block.charts)
     )
-    note = f"<p>{escape(block.note)}</p>\n" if block.note else ""
+    content = table(block.title, columns, rows)
+    if len(rows) > LONG:
+        content = f"<details>\n<summary>{len(rows)} rows</summary>\n{content}</details>\n"
+    note = "".join(f"<p>{escape(line)}</p>\n" for line in block.note.splitlines())
     drawings = f'<div class="grid wide">{charts}</div>\n' if charts else ""
-    return f"<h3>{escape(block.title)}</h3>\n{table(block.title, columns, rows)}{note}{drawings}"
+    return f"<h3>{escape(block.title)}</h3>\n{content}{note}{drawings}"

@@ -43,12 +43,13 @@ class Samples(Study):
                 for i, (size, drawn) in enumerate(draws)
                 for row in own[labels[drawn]]
             ]
-            yield block(subject.name, rows, self.name, subject.place)
+            yield missing(block(subject.name, rows, self.name, subject.place), run)
 
     def notes(self, setting: Setting) -> list[str]:
         return [
+            *setting.starts(),
             f"Mean ± deviation over {DRAWS} draws without replacement from the validation images. Of all of them there "
-            "is only one draw, so that its deviation is 0."
+            "is only one draw, so that its deviation is 0.",
         ]
 
 
@@ -72,8 +73,8 @@ class OneKnob(Study):
             run = measure(job, [fixed, *(Variant(name, method) for name, method in chosen.items())])
             made = block(subject.name, figures(run, intervals=False), self.name, subject.place)
             texts = [f"{name} {found}." for name, found in tunings.items()]
-            made = missing(made, run.left_out)
-            yield replace(made, note=" ".join(filter(None, (made.note, *texts))))
+            made = missing(made, run)
+            yield replace(made, note="\n".join(filter(None, (made.note, *texts))))
             yield self._by_p_max(setting, job, subject, tunings["adascale_a"])
 
     def _by_p_max(self, setting: Setting, job: Job, subject: Subject, tuning: Tuning) -> Block:
@@ -87,7 +88,7 @@ class OneKnob(Study):
         lines = [replace(line, cells={column.key: Cell(judged.get(line.label)), **line.cells}) for line in made.lines]
         seen = Series("made-up outliers", [judged.get(line.label) for line in lines])
         charts: list[Chart] = [
-            replace(chart, series=[seen, *chart.series]) if chart.title == "AUROC" else chart for chart in made.charts
+            replace(chart, series=[*chart.series, seen]) if chart.title == "AUROC" else chart for chart in made.charts
         ]
         return replace(made, columns=[column, *made.columns], lines=lines, charts=charts)
 
@@ -121,6 +122,6 @@ STUDIES: tuple[Study, ...] = (
         "How many ID images are needed",
         "training_statistics",
         "How many ID images does AdaSCALE need, and how much does it matter which?",
-        "none beyond the clean pass and one view",
+        "clean and one view",
     ),
 )

@@ -10,7 +10,7 @@ from adascale.detectors import LTS, SCALE
 from adascale.detectors.adaptive import Adaptive
 from adascale.studies.measure import Variant
 from adascale.studies.setting import Name, Study
-from adascale.studies.variation import Bases, Variation, one
+from adascale.studies.variation import Bases, Variation, changed, one
 
 _PERCENTILES = (60, 65, 70, 75, 80, 85, 90, 95, 99)
 
@@ -42,7 +42,7 @@ def _percentiles(bases: Bases, moved: str, inside: Callable[[Adaptive, float], b
     return found
 
 
-_ONE_VIEW, _SOURCES = "no pass of its own", "sensitivity_resnet50 and sensitivity_single"
+_ONE_VIEW, _SOURCES = "clean and one view", "sensitivity_resnet50 and sensitivity_single"
 
 STUDIES: tuple[Study, ...] = (
     Variation(
@@ -83,7 +83,7 @@ STUDIES: tuple[Study, ...] = (
         _SOURCES,
         "How many of the trivial pixels should be perturbed? 100 is all pixels.",
         "one view for each of 5 values",
-        one("fraction", "o", (1, 2, 5, 10, 100), unit=0.01),
+        changed({**{f"o={o}": {"fraction": o / 100} for o in (1, 2, 5, 10)}, "o=100": {"pixels": "all"}}),
     ),
     Variation(
         "p-min",

@@ -71,15 +71,19 @@ class Setting:
         }
         return replace(self.images, shifted=made)
 
+    def starts(self) -> list[str]:
+        """What AdaSCALE-A is like where nothing else is said, for each network."""
+        return [f"{subject.name}, AdaSCALE-A: {_in_words(self.base(subject))}." for subject in self.subjects]
+
     @property
     def full_note(self) -> str:
         """Where the shifted images of `full` come from."""
-        names = ", ".join(self.full.shifted)
+        names = ", ".join(f"{name} {len(found)}" for name, found in self.full.shifted.items())
         if self.images.shifted:
-            return f"Full spectrum: shifted ID images ({names}) count as ID."
+            return f"Full spectrum: shifted ID images ({names} images) count as ID."
         return (
             f"Full spectrum: the suite has no shifted ID images, so its ID images were corrupted, a fifth of them each "
-            f"({names}), and count as ID. The paper has ImageNet-C, -R, -V2 and -ES."
+            f"({names} images), and count as ID. The paper has ImageNet-C, -R, -V2 and -ES."
         )
 
     @cached_property
@@ -96,7 +100,7 @@ class Study(ABC):
     title: str
     source: str
     question: str
-    passes: str = "none beyond the clean pass and one view"
+    passes: str = "clean and one view"
 
     def run(self, setting: Setting) -> Result:
         """Measure it."""
@@ -118,6 +122,14 @@ class Study(ABC):
     def settings(self, setting: Setting, subject: Subject) -> dict[str, Any]:
         """The parameters that the study starts from."""
         return setting.base(subject).parameters
+
+
+def _in_words(method: Adaptive) -> str:
+    pixels = "all pixels" if method.pixels == "all" else f"{100 * method.fraction:g} % {method.pixels} pixels"
+    return (
+        f"p_min={method.p_min:g}, p_max={method.p_max:g}, lambda={method.lam:g}, k1={method.k1:g} %, "
+        f"k2={method.k2:g} %, epsilon={method.epsilon:g} on {pixels}, statistic {method.statistic}"
+    )
 
 
 def common_place(subjects: Sequence[Subject]) -> paper.Place | None:

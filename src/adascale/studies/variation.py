@@ -35,13 +35,13 @@ class Variation(Study):
             names |= {variant.label: variant.row for variant in variants if variant.row is not None}
             rows += (own := figures(run, intervals=False))
             made = block(subject.name, own, self.name, subject.place, names, spectra=self.spectra)
-            yield missing(made, run.left_out)
+            yield missing(made, run)
         if len(setting.subjects) > 1:
             title = f"mean over {len(setting.subjects)} networks"
             yield block(title, rows, self.name, common_place(setting.subjects), names, spectra=self.spectra)
 
     def notes(self, setting: Setting) -> list[str]:
-        return [setting.full_note] if "full" in self.spectra else []
+        return [*setting.starts(), *([setting.full_note] if "full" in self.spectra else [])]
 
 
 def changed(changes: Mapping[str, Mapping[str, Any]]) -> Variants:
@@ -53,6 +53,6 @@ def changed(changes: Mapping[str, Mapping[str, Any]]) -> Variants:
     return variants
 
 
-def one(field: str, name: str, values: Sequence[float], unit: float = 1) -> Variants:
-    """One field at several values (times ``unit``); the label says the paper's symbol."""
-    return changed({f"{name}={value:g}": {field: value * unit} for value in values})
+def one(field: str, name: str, values: Sequence[float]) -> Variants:
+    """One field at several values; the label says the paper's symbol."""
+    return changed({f"{name}={value:g}": {field: value} for value in values})

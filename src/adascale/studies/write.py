@@ -114,8 +114,8 @@ def markdown(result: Result) -> str:
         header = ["row", *(column.title for column in shown(block))]
         lines = [[in_markdown(text) for text in line] for line in texts(block)]
         parts += [f"## {in_markdown(block.title)}\n", markdown_table(header, lines)]
-        parts += [f"{block.note}\n"] if block.note else []
-    parts += [f"{note}\n" for note in (*result.notes, sizes(result))]
+        parts += [f"{in_markdown(line)}\n" for line in block.note.splitlines()]
+    parts += [f"{in_markdown(note)}\n" for note in (*result.notes, sizes(result))]
     return "\n".join(parts)
 
 
@@ -125,19 +125,21 @@ def sizes(result: Result) -> str:
     return f"Suite {result.suite}: " + ", ".join(f"{name} {found['images']}" for name, found in sets.items()) + "."
 
 
-def for_people(block: Block) -> list[Table]:
-    """A block for the terminal: a table for each group of columns, since all side by side rarely fit."""
+def for_people(block: Block) -> list[tuple[str, Table]]:
+    """A block for the terminal: a title and a table for each group of columns, since all side by side rarely fit."""
     found = []
     for group in dict.fromkeys(column.group for column in block.columns):
         part = replace(block, columns=[column for column in block.columns if column.group == group])
         title = f"{block.title}: {group}" if group else block.title
-        lines = Table("", title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+        lines = Table(box=None, pad_edge=False)
+        lines.add_column("", no_wrap=True)
         for column in shown(part):
             unit = "" if column.column.unit == "%" else f" ({column.column.unit})"
-            lines.add_column(f"{column.column.title}{unit}\n{column.part}".strip(), justify="right")
+            kind = "diff." if column.part == "difference" else column.part
+            lines.add_column(f"{column.column.title}{unit}\n{kind}".strip(), justify="right")
         for line in texts(part):
             lines.add_row(*line)
-        found.append(lines)
+        found.append((title, lines))
     return found
 
 
