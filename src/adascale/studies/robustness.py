@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from adascale import detectors, paper
 from adascale.benchmark import Entry
 from adascale.corrupt import RandomBlur, Recoded, corrupted
 from adascale.data import Change
 from adascale.recipes import RECIPES
-from adascale.results import ModelRun, Row
+from adascale.results import ModelRun
 from adascale.studies.base import Block, Cell, Chart, Column, Line, Series
 from adascale.studies.build import block, missing
 from adascale.studies.inside import others, q_cells, set_label
@@ -21,7 +21,10 @@ from adascale.studies.tuned import Made, made_here, tuned
 from adascale.suites import SuiteImages
 from adascale.table import figures
 
+T = TypeVar("T")
+
 SIGMAS = ((0.01, 0.5), (0.1, 2.0))  # from, to; pixels
+_ALONE = ", ID alone"
 _STRENGTHS = (0.01, 0.05)  # eps of the paper's adversarial training
 
 
@@ -34,9 +37,23 @@ def entries(setting: Setting, subject: Subject) -> list[Entry]:
     ]
 
 
-def labelled(rows: Sequence[Row], label: str) -> list[Row]:
-    """The rows under their method's name with the label before it."""
-    return [replace(row, method=f"{label} {row.method}") for row in rows]
+def relabelled(run: ModelRun, before: str = "", after: str = "") -> ModelRun:
+    """The run with more said in the names of its methods."""
+
+    def renamed(values: Mapping[str, T]) -> dict[str, T]:
+        return {f"{before}{label}{after}": value for label, value in values.items()}
+
+    return replace(run, scores=renamed(run.scores), left_out=renamed(run.left_out), shown=f"{before}{run.shown}{after}")
+
+
+def joined(
+    title: str, runs: Sequence[ModelRun], table: str, place: paper.Place | None, names: Mapping[str, str] | None = None
+) -> Block:
+    """One block of several runs, a line for each method of each of them; see `block`."""
+    made = block(title, [row for run in runs for row in figures(run, intervals=False)], table, place, names)
+    for run in runs:
+        made = missing(made, run)
+    return replace(made, note="\n".join(dict.fromkeys(made.note.splitlines())))  # the same image, unreadable in each
 
 
 @dataclass(frozen=True)
@@ -46,20 +63,15 @@ class Corrupted(Study):
     def blocks(self, setting: Setting) -> Iterator[Block]:
         clean = replace(setting.images, shifted={})
         for subject in setting.subjects:
-            run = setting.job(subject, entries(setting, subject), clean).run()
-            rows = figures(run, intervals=False)
-            yield missing(block(f"{subject.name}: clean", rows, "main", subject.place), run.left_out)
+            methods = entries(setting, subject)
+            run = setting.job(subject, methods, clean).run()
+            yield joined(f"{subject.name}: clean", [run], "main", subject.place)
+            names = {f"{entry.label}{part}": entry.label for entry in methods for part in ("", _ALONE)}
             for table, change in changes(setting.seed):
-                yield self._block(setting, subject, clean, table, change)
-
-    def _block(self, setting: Setting, subject: Subject, clean: SuiteImages, table: str, change: Change) -> Block:
-        rows, left_out = list[Row](), dict[str, str]()
-        for label, images in {"": everywhere(clean, change), ", ID alone": known_only(clean, change)}.items():
-            run = setting.job(subject, entries(setting, subject), images).run()
-            rows += [replace(row, method=row.method + label) for row in figures(run, intervals=False)]
-            left_out |= run.left_out
-        names = {row.method: row.method.partition(",")[0] for row in rows}
-        return missing(block(f"{subject.name}: {change}", rows, table, subject.place, names), left_out)
+                both = setting.job(subject, methods, everywhere(clean, change)).run()
+                alone = setting.job(subject, methods, known_only(clean, change)).run()
+                runs = [both, relabelled(alone, after=_ALONE)]
+                yield joined(f"{subject.name}: {change}", runs, table, subject.place, names)
 
     def notes(self, setting: Setting) -> list[str]:
         return [
@@ -116,9 +128,8 @@ class Adversarial(Study):
         for subject in setting.subjects:
             found = [tried(setting, *network) for network in self._networks(setting, subject)]
             yield self._ratios(subject, found)
-            rows = [row for one in found for row in labelled(figures(one.run, intervals=False), one.label)]
-            left_out = {f"{one.label} {name}": why for one in found for name, why in one.run.left_out.items()}
-            yield missing(block(f"{subject.name}: methods", rows, "adversarial", subject.place), left_out)
+            runs = [relabelled(one.run, f"{one.label} ") for one in found]
+            yield joined(f"{subject.name}: methods", runs, "adversarial", subject.place)
 
     def _networks(self, setting: Setting, subject: Subject) -> list[tuple[str, Subject, Made | None]]:
         trained = subject.network.trained
@@ -126,7 +137,7 @@ class Adversarial(Study):
             return [(f"eps={trained['eps']:g}", subject, None)]
         found: list[tuple[str, Subject, Made | None]] = [("as given", subject, None)]
         for eps in _STRENGTHS if made_here(setting) else ():
-            recipe = replace(RECIPES["adversarial"], epochs=8, lr=0.02, batch_size=32, eps=eps)
+            recipe = replace(RECIPES["adversarial"], epochs=5, lr=0.02, batch_size=32, eps=eps, augment=False)
             made = tuned(setting, subject, recipe)
             found.append((f"eps={eps:g}", made.subject, made))
         return found
@@ -137,13 +148,17 @@ class Adversarial(Study):
         lines = []
         for name in names:
             cells = {}
-            for one in found:
+            for one in (one for one in found if name in one.run.profiles):
                 known = paper.other("adversarial-ratio", subject.place, _printed(name), one.label)
                 cells[one.label] = Cell(q_cells(one.run.profiles, name)["q"].measured, known)
             lines.append(Line(set_label(found[0].run, name), cells))
-        series = [Series(one.label, [line.cells[one.label].measured for line in lines]) for one in found]
+        series = [
+            Series(one.label, [line.cells.get(one.label, Cell(None)).measured for line in lines]) for one in found
+        ]
         chart = Chart("bars", "Q over that of ID", series, [line.label for line in lines], y="Q_OOD / Q_ID")
-        return Block(f"{subject.name}: shift", columns, lines, [chart], " ".join(one.note for one in found))
+        return Block(
+            f"{subject.name}: shift", columns, lines, [chart] if lines else [], "\n".join(one.note for one in found)
+        )
 
     def notes(self, setting: Setting) -> list[str]:
         if made_here(setting):
@@ -180,15 +195,12 @@ class Ish(Study):
                 continue
             found.append(tried(setting, subject.network.name, subject))
             if made_here(setting):
-                recipe = replace(RECIPES["ish"], batch_size=32)
+                recipe = replace(RECIPES["ish"], batch_size=32, augment=False)
                 made = tuned(setting, subject, recipe)
                 found.append(tried(setting, f"{subject.network.name} (ISH)", made.subject, made))
-        rows = [row for one in found for row in labelled(figures(one.run, intervals=False), f"{one.label}:")]
-        order = [entry.label for entry in entries(setting, setting.subjects[0])]
-        rows.sort(key=lambda row: order.index(row.method.rpartition(" ")[2]))
-        left_out = {f"{one.label}: {name}": why for one in found for name, why in one.run.left_out.items()}
-        made_block = missing(block("with and without ISH", rows, "", None), left_out)
-        yield replace(made_block, note=" ".join(filter(None, (made_block.note, *(one.note for one in found)))))
+        made_block = joined("with and without ISH", [relabelled(one.run, f"{one.label}: ") for one in found], "", None)
+        notes = filter(None, (made_block.note, *(one.note for one in found)))
+        yield replace(made_block, note="\n".join(notes))
 
     def notes(self, setting: Setting) -> list[str]:
         if made_here(setting):
