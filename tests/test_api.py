@@ -23,10 +23,11 @@ LAYERS = """
     detectors.ash detectors.bfact detectors.vra detectors.optfs detectors.dice detectors.line detectors.nnguide
     detectors.knn detectors.mds detectors.rmds detectors.vim detectors.klm detectors.she detectors.fdbd detectors.nci
     detectors.relation detectors metrics calibrate outliers tune data corrupt digits networks suites store identity
-    early detector specs cache rows progress ish attack augment engine checkpoint recipes registry train jobs results
-    profile benchmark table files tables compare drawing plots markup report paper
+    timing early detector specs cache rows progress ish attack augment engine checkpoint recipes registry train jobs
+    results profile benchmark table files tables compare drawing plots markup report paper
     studies.base studies.setting studies.measure studies.build studies.charts studies.write studies.page
-    studies.variation studies.headline studies.samples studies.ablations studies.sensitivity studies.joint studies
+    studies.variation studies.headline studies.samples studies.ablations studies.sensitivity studies.joint
+    studies.latency studies.inside studies.tuned studies.robustness studies
     demo testing options describe console cli_inputs cli_fit cli_bench cli_train cli_study cli __main__
 """.split()
 

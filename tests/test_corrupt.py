@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from adascale import InputError
-from adascale.corrupt import KINDS, SEVERITIES, STRENGTHS, Corruption, all_corruptions
+from adascale.corrupt import KINDS, SEVERITIES, STRENGTHS, Corruption, RandomBlur, Recoded, all_corruptions, corrupted
 from adascale.data import ImageSet
 from tests.test_data import picture
 
@@ -133,6 +136,84 @@ def test_refused(text: str) -> None:
     with pytest.raises(InputError) as caught:
         Corruption.parse(text)
     assert "\n" not in str(caught.value)
+
+
+def blurred(sigma: float, kernel: int = 5) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    return np.asarray(RandomBlur(sigma, sigma, kernel)(Image.fromarray(DOT), "a"))
+
+
+DOT = np.zeros((9, 9), dtype=np.uint8)
+DOT[4, 4] = 255
+
+
+def test_random_blur_is_the_gaussian_cut_to_its_kernel() -> None:
+    for sigma in (0.5, 2.0):
+        weights = np.exp(-0.5 * (np.arange(-2, 3) / sigma) ** 2)
+        weights /= weights.sum()
+        expected = np.zeros((9, 9))
+        expected[2:7, 2:7] = 255 * np.outer(weights, weights)
+        assert np.abs(blurred(sigma).astype(float) - expected).max() <= 0.51
+    assert np.array_equal(blurred(0.01), DOT)
+    assert (blurred(2.0) > 0).sum() == 25
+    assert (blurred(2.0, kernel=3) > 0).sum() == 9
+
+
+def test_random_blur_mirrors_edges_and_keeps_flat_images() -> None:
+    edge = np.zeros((6, 6), dtype=np.uint8)
+    edge[:, 1] = 200
+    out = np.asarray(RandomBlur(1, 1)(Image.fromarray(edge), "a"))
+    weights = np.exp(-0.5 * np.arange(-2, 3) ** 2)
+    assert abs(float(out[3, 0]) - 200 * 2 * weights[1] / weights.sum()) <= 0.51  # seen on both sides of the edge
+    flat = Image.new("RGB", (7, 5), (10, 200, 30))
+    assert RandomBlur(0.1, 2)(flat, "a").getcolors() == [(35, (10, 200, 30))]
+    assert RandomBlur(2, 2)(Image.new("L", (1, 1), 9), "a").getpixel((0, 0)) == 9
+
+
+def test_random_blur_draws_a_sigma_for_each_image() -> None:
+    change, image = RandomBlur(0.1, 2.0, seed=1), picture(20, 20)
+    draws = [change.sigma(str(i)) for i in range(400)]
+    assert 0.1 <= min(draws) < 0.2 < 1.9 < max(draws) <= 2
+    assert abs(np.mean(draws) - 1.05) < 0.1
+    assert change.sigma("a") == RandomBlur(0.1, 2.0, seed=1).sigma("a") != RandomBlur(0.1, 2.0, seed=2).sigma("a")
+    assert np.array_equal(np.asarray(change(image, "a")), np.asarray(change(image, "a")))
+    assert not np.array_equal(np.asarray(change(image, "a")), np.asarray(change(image, "b")))
+    moved = [_distance(RandomBlur(sigma, sigma)(image, "a"), image) for sigma in (0.01, 0.3, 0.6, 1.0, 2.0)]
+    assert moved[0] == 0
+    assert moved == sorted(moved)
+    assert len(set(moved)) == 5
+
+
+def _distance(one: Image.Image, other: Image.Image) -> float:
+    return float(np.abs(np.asarray(one, dtype=float) - np.asarray(other, dtype=float)).mean())
+
+
+def test_recoded_as_jpeg() -> None:
+    image = picture(40, 40)
+    losses = [_distance(Recoded(quality)(image, "a"), image) for quality in (95, 50, 5)]
+    assert losses == sorted(losses)
+    assert losses[0] > 0
+    assert Recoded(50)(image.convert("L"), "a").mode == "L"
+
+
+def test_one_change_after_another() -> None:
+    images = ImageSet(["a"], array=np.stack([DOT]))
+    once = corrupted(images, RandomBlur(1, 1))
+    twice = corrupted(once, Recoded(20))
+    expected = Recoded(20)(RandomBlur(1, 1)(Image.fromarray(DOT), "a"), "a")
+    assert np.array_equal(np.asarray(twice.open(0)), np.asarray(expected))
+    assert len({images.fingerprint(), once.fingerprint(), twice.fingerprint()}) == 3
+
+
+@pytest.mark.parametrize(("low", "high", "kernel"), [(0, 1, 5), (2, 1, 5), (1, math.inf, 5), (1, 2, 4), (1, 2, -1)])
+def test_blurs_that_make_no_sense(low: float, high: float, kernel: int) -> None:
+    with pytest.raises(InputError, match=r"sigma|kernel"):
+        RandomBlur(low, high, kernel)
+
+
+@pytest.mark.parametrize("quality", [0, 101])
+def test_qualities_that_do_not_exist(quality: int) -> None:
+    with pytest.raises(InputError, match="quality"):
+        Recoded(quality)
 
 
 def test_refused_types() -> None:

@@ -44,7 +44,9 @@ class TestAgainstTheStableSort:
     def test_a_row_alone_is_as_in_a_batch(self, kind: str, rows: int, size: int) -> None:
         values, keep = made(kind, rows, size), keep_count(size, 85)
         alone = [Ranking(row[None]).ratio(keep)[0] for row in values]
-        assert Ranking(values).ratio(keep).tolist() == alone
+        assert Ranking(values).ratio(keep) == pytest.approx(alone, rel=1e-13)
+        one = Ranking(values[:1])
+        assert (one.strongest(size // 3 + 1) == Ranking(values).strongest(size // 3 + 1)[:1]).all()
 
 
 def test_ratio_by_hand() -> None:

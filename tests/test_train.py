@@ -235,18 +235,6 @@ def test_folders_of_classes(tmp_path: Path) -> None:
         labelled(tmp_path / "other", classes=classes)
 
 
-def test_unreadable_images_are_named(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.chdir(place)
-    for name in "abc":
-        (place / "set" / name).mkdir(parents=True)
-        for i in range(4):
-            Image.new("RGB", (20, 20), (i, i, i)).save(place / "set" / name / f"{i}.png")
-    (place / "set" / "a" / "0.png").write_text("no picture")
-    (place / "set" / "a" / "1.png").unlink()
-    assert inside(monkeypatch, *COMMAND, "--data", "set", "-o", "out") == 3
-    assert "skipped a/0.png: not an image" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("side", [32, 96])
 def test_augmentation_depends_on_seed_epoch_and_name(side: int) -> None:
     picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (120, 100, 3), dtype=np.uint8))

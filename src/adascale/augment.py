@@ -123,9 +123,15 @@ def input_side(preprocess: Preprocess) -> tuple[int, int]:
 
 
 def epoch_images(
-    images: ImageSet, preprocess: Preprocess, seed: int, epoch: int, batch_size: int, part: tuple[int, int] = (0, 1)
+    images: ImageSet,
+    preprocess: Preprocess,
+    seed: int,
+    epoch: int,
+    batch_size: int,
+    part: tuple[int, int] = (0, 1),
+    augment: bool = True,
 ) -> tuple[ImageSet, Preprocess]:
-    """The images in the epoch's order with its augmentation, and what is left of the preprocessing.
+    """The images in the epoch's order with its augmentation, if any, and what is left of the preprocessing.
 
     Incomplete batches are left out, unless there is no other. part: (i, n) takes the i-th of n equal parts of each
     batch.
@@ -135,6 +141,8 @@ def epoch_images(
     share = batch_size // part[1]
     starts = range(part[0] * share, len(order) // batch_size * batch_size, batch_size)
     mine = [i for start in starts for i in order[start : start + share]]
+    if not augment:
+        return images.subset(mine), preprocess
     side = input_side(preprocess)
     chosen = replace(images.subset(mine), change=Augment(side, preprocess, seed, epoch))
     return chosen, replace(preprocess, size=side, crop=None)

@@ -49,11 +49,12 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A network under its name in the tables."""
+    """A network under its name in the tables. trained: the settings of ``adascale train`` that made it."""
 
     name: str
     classifier: Classifier
     preprocess: Preprocess
+    trained: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(eq=False)

@@ -53,6 +53,16 @@ def load(path: Path) -> Saved | None:
     return Saved(tensors, json.loads(envelope["record"]))
 
 
+def settings_of(path: Path | None) -> dict[str, Any]:
+    """How ``adascale train`` made these weights, by the file's own word; nothing of files that are not its."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            record: dict[str, Any] = json.loads(json.loads((file.metadata() or {})[_KEY])["record"])
+            return dict(record["settings"])
+    except (SafetensorError, OSError, KeyError, ValueError, TypeError):
+        return {}
+
+
 def check_settings(path: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """A run goes on only as it began."""
     for name in sorted({*before, *now}):

@@ -9,6 +9,7 @@ import typer
 
 from adascale import options
 from adascale.benchmark import Network
+from adascale.checkpoint import settings_of
 from adascale.console import say
 from adascale.errors import InputError
 from adascale.model import Classifier
@@ -91,7 +92,8 @@ def networks(
     for name, spec, file in zip(names, specs, files, strict=True):
         model, preprocess = load_network(spec, file)
         known = options.preprocess(preprocess, *look)
-        found.append(Network(name, Classifier(model.to(options.device(device)), head), known))
+        classifier = Classifier(model.to(options.device(device)), head)
+        found.append(Network(name, classifier, known, settings_of(file)))
     return found
 
 

@@ -13,10 +13,10 @@ from torch import nn
 from adascale import options, registry
 from adascale.augment import labelled
 from adascale.console import AsJson, Crop, Device, Mean, Model, Root, Size, Std, Workers, app, end, resumable, say
-from adascale.data import Preprocess
+from adascale.data import ImageSet, Preprocess
 from adascale.engine import engine
 from adascale.errors import InputError
-from adascale.recipes import RECIPES, Recipe, budgeted
+from adascale.recipes import OWN, RECIPES, Recipe, budgeted
 from adascale.specs import load_network, new_network
 from adascale.train import Training
 
@@ -52,6 +52,7 @@ def train(
     ] = None,
     attack_steps: Annotated[int | None, typer.Option(min=1, help="Adversarial: steps of PGD [default: 7].")] = None,
     keep: Annotated[float | None, typer.Option(help="ISH: percent of the features kept [default: 15].")] = None,
+    augment: Annotated[bool, typer.Option(help="Random crops and mirrors.")] = True,
     width: Annotated[float | None, typer.Option(help="Share of an adascale: network's channels [default: 1].")] = None,
     budget: Annotated[
         float,
@@ -83,16 +84,17 @@ def train(
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; give a folder for the weights.")
     images, names = labelled(data, root)
-    validation = labelled(val, root, names)[0] if val else None
+    validation = _validation(val, root, names)
     count = classes or (len(names) if names else max(1, 1 + max(images.labels or [0])))
     given = {"lr": lr, "batch_size": batch_size, "eps": eps, "attack_steps": attack_steps, "keep": keep}
+    given["augment"] = augment
     recipe, scale = _recipe(loss, budget, epochs, width, model.startswith("adascale:") and init is None, given)
     if weight_decay is not None:
         recipe = replace(recipe, weight_decay=weight_decay, head_weight_decay=weight_decay)
     process = engine(options.device(device))
     if loss == "ish" and init is None and ".py:" not in model:
         say("note: ISH's recipe fine-tunes a trained network; this one starts from random weights (see --init).")
-    about = {"model": options.absolute(model), "width": scale, "classes": count}
+    about = {"model": options.absolute(model), "width": scale}
     found: list[registry.Registered] = []
     failures: dict[str, str] = {}
     for number in range(seed, seed + seeds):
@@ -110,6 +112,7 @@ def train(
             workers,
             60 * save_every,
             about,
+            classes,
             tell=say if process.rank == 0 else _silent,
         )
         with resumable():
@@ -125,9 +128,21 @@ def train(
     end(len(failures), len(images))
 
 
+def _validation(val: str | None, root: Path | None, names: list[str] | None) -> ImageSet | None:
+    """Numbered as the training images are."""
+    if val is not None and names is None and Path(val).is_dir():
+        raise InputError(
+            f"--val {val} is a folder of classes, --data a list that numbers its own; give --val as a list or .npz too."
+        )
+    return labelled(val, root, names)[0] if val else None
+
+
 def _recipe(
     loss: str, budget: float, epochs: int | None, width: float | None, scalable: bool, given: dict[str, Any]
 ) -> tuple[Recipe, float]:
+    for name, own in OWN.items():
+        if given[name] is not None and loss != own:
+            raise InputError(f"--{name.replace('_', '-')} belongs to --loss {own}; this is --loss {loss}.")
     recipe, scale = budgeted(RECIPES[loss], budget, scalable and width is None)
     asked = {name: value for name, value in {**given, "epochs": epochs}.items() if value is not None}
     if width is not None and not scalable:

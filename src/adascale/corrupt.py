@@ -1,4 +1,4 @@
-"""Covariate shift made on the fly: noise, blur, JPEG, brightness, contrast at five severities, and rotation.
+"""Covariate shift made on the fly: noise, blur, JPEG, brightness, contrast at five severities, rotation, random blur.
 
 The strengths are those of CIFAR-10-C at 32 pixels and of ImageNet-C at 224 (Hendrycks and Dietterich, 2019), and lie
 between them in between: what is mild for a large picture would wipe out a small one.
@@ -10,13 +10,13 @@ import hashlib
 import io
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from PIL import Image, ImageFilter
 
-from adascale.data import eight_bit
+from adascale.data import Change, ImageSet, eight_bit
 from adascale.errors import InputError
 
 SMALL, LARGE = 32, 224
@@ -72,9 +72,7 @@ class Corruption:
 
     def __call__(self, image: Image.Image, name: str) -> Image.Image:
         """The changed image; greyscale stays greyscale, all else is RGB."""
-        image = eight_bit(image)
-        if image.mode not in ("L", "RGB"):
-            image = image.convert("L" if image.mode in ("1", "LA") else "RGB")
+        image = _plain(image)
         if self.kind == "rotate":
             return _rotated(image, self.severity)
         strength = _strength(self.kind, int(self.severity), min(image.size))
@@ -85,19 +83,106 @@ class Corruption:
         values = np.array(image, dtype=np.float32)
         values /= 255
         if self.kind == "noise":
-            changed = values + strength * _noise(values.shape, self._generator(name))
+            changed = values + strength * _noise(values.shape, _generator(self.seed, name))
         else:
             changed = _POINTWISE[self.kind](values, strength)
         return Image.fromarray((changed * 255).round().clip(0, 255).astype(np.uint8))
 
-    def _generator(self, name: str) -> np.random.Generator:
-        key = hashlib.sha256(f"{self.seed} {name}".encode("utf8", "surrogateescape")).digest()
-        return np.random.default_rng(int.from_bytes(key[:16], "big"))
+
+@dataclass(frozen=True)
+class RandomBlur:
+    """A Gaussian blur whose sigma, in pixels, is drawn for each image, uniformly from ``low`` to ``high``.
+
+    The weights ``exp(-x^2 / (2 sigma^2))`` are cut to ``kernel`` pixels a side and sum to 1; edges are mirrored. The
+    draw depends on the image's name and ``seed`` alone.
+    """
+
+    low: float
+    high: float
+    kernel: int = 5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.high < math.inf:
+            raise InputError(f"sigma from {self.low} to {self.high}; give 0 < low <= high.")
+        if self.kernel < 1 or self.kernel % 2 == 0:
+            raise InputError(f"kernel={self.kernel}; it is an odd number of pixels.")
+
+    def __str__(self) -> str:
+        return f"blur, sigma {self.low:g} to {self.high:g}"
+
+    def sigma(self, name: str) -> float:
+        """The draw for this image."""
+        return float(_generator(self.seed, name).uniform(self.low, self.high))
+
+    def __call__(self, image: Image.Image, name: str) -> Image.Image:
+        values = np.array(_plain(image), dtype=np.float32)
+        reach = self.kernel // 2
+        weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / self.sigma(name)) ** 2).astype(np.float32)
+        for axis in (0, 1):
+            values = _weighted(values, weights / weights.sum(), axis)
+        return Image.fromarray(values.round().clip(0, 255).astype(np.uint8))
+
+
+@dataclass(frozen=True)
+class Recoded:
+    """Saved as JPEG of this quality, 1 to 100, and read again."""
+
+    quality: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.quality <= 100:
+            raise InputError(f"quality={self.quality}; that of a JPEG is 1 to 100.")
+
+    def __str__(self) -> str:
+        return f"JPEG, quality {self.quality}"
+
+    def __call__(self, image: Image.Image, name: str) -> Image.Image:
+        return _recoded(_plain(image), self.quality)
+
+
+@dataclass(frozen=True)
+class Then:
+    """One change after another."""
+
+    first: Change
+    second: Change
+
+    def __call__(self, image: Image.Image, name: str) -> Image.Image:
+        return self.second(self.first(image, name), name)
+
+
+def corrupted(images: ImageSet, change: Change) -> ImageSet:
+    """The images with this change after the one that they may have already."""
+    return replace(images, change=change if images.change is None else Then(images.change, change))
 
 
 def all_corruptions(seed: int = 0) -> list[Corruption]:
     """The five kinds at the five severities."""
     return [Corruption(kind, severity, seed) for kind in STRENGTHS for severity in SEVERITIES]
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """Greyscale stays greyscale, all else becomes RGB, 8 bit."""
+    image = eight_bit(image)
+    if image.mode in ("L", "RGB"):
+        return image
+    return image.convert("L" if image.mode in ("1", "LA") else "RGB")
+
+
+def _generator(seed: int, name: str) -> np.random.Generator:
+    """Random numbers of their own for each image."""
+    key = hashlib.sha256(f"{seed} {name}".encode("utf8", "surrogateescape")).digest()
+    return np.random.default_rng(int.from_bytes(key[:16], "big"))
+
+
+def _weighted(values: _Values, weights: _Values, axis: int) -> _Values:
+    """The weighted mean of each pixel and its neighbours along one axis."""
+    reach = len(weights) // 2
+    margin = [(reach, reach) if place == axis else (0, 0) for place in range(values.ndim)]
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(values, margin, mode="reflect"), len(weights), axis)
+    blurred: _Values = windows @ weights
+    return blurred
 
 
 def _strength(kind: str, severity: int, side: int) -> float:

@@ -17,6 +17,7 @@ from torch import Tensor
 from adascale import metrics
 from adascale.drawing import INK, Style, canvas, finite, label, legend, limits, render, shares, styles, title
 from adascale.errors import InputError
+from adascale.profile import mean_ratio
 from adascale.results import Kind, ModelRun, Profile, Run
 
 if TYPE_CHECKING:
@@ -210,9 +211,8 @@ def q_ratios(profiles: Mapping[str, Profile], kinds: Mapping[str, Kind]) -> Figu
 
 
 def _ratio(profiles: Mapping[str, Profile], known: Sequence[str], name: str, quantity: str) -> float | None:
-    below = finite(torch.cat([getattr(profiles[part], quantity).flatten() for part in known])).mean()
-    ratio = finite(getattr(profiles[name], quantity)).mean() / below
-    return float(ratio) if ratio.isfinite() else None
+    below = torch.cat([getattr(profiles[part], quantity).flatten() for part in known])
+    return mean_ratio(getattr(profiles[name], quantity), below)
 
 
 def percentiles(profiles: Mapping[str, Profile], kinds: Mapping[str, Kind]) -> Figure:

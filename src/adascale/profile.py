@@ -16,6 +16,13 @@ from adascale.types import Outputs
 _PLACES = 100
 
 
+def mean_ratio(values: Tensor, reference: Tensor) -> float | None:
+    """``Q_OOD / Q_ID`` and the like: the mean of the finite values over that of the reference; None if undefined."""
+    above, below = (part[part.isfinite()].double().mean() for part in (values, reference))
+    ratio = above / below
+    return float(ratio) if ratio.isfinite() else None
+
+
 class Profiler:
     """Collects a `Profile` with a fitted method; rows with NaN or infinite activations are left out."""
 

@@ -31,6 +31,10 @@ class Ranking:
 
         Of equal values the lower index is taken first.
         """
+        if self.rows == 1:
+            found: Array = (self.values[0] >= self.ascending[0, -count]).nonzero()[0]
+            if found.size == count:
+                return found[None]
         least = self.ascending[:, self.size - count]
         chosen = self.values >= least[:, None]
         places: Array = chosen.ravel().nonzero()[0]
@@ -44,6 +48,8 @@ class Ranking:
 
         relu: of ``max(a, 0)``. A row without a positive entry has ``r = 1``.
         """
+        if self.rows == 1:
+            return np.array([self._one_ratio(keep.item(), relu)])
         ranked = self.ascending
         if relu and ranked[:, 0].min() < 0:
             ranked = np.maximum(ranked, 0)
@@ -56,6 +62,15 @@ class Ranking:
         ratio: Floats = np.ones(self.rows)
         np.divide(total, kept, out=ratio, where=usable)
         return ratio
+
+    def _one_ratio(self, keep: int, relu: bool) -> float:
+        """The same for one row alone, where starting a vectorised sum costs more than the sum."""
+        row = self.ascending[0]
+        if relu and row[0] < 0:
+            row = np.maximum(row, 0)
+        kept = row[-keep:].sum(dtype=np.float64)
+        usable = row[-1] > 0 and kept != 0
+        return float((kept + row[:-keep].sum(dtype=np.float64)) / kept) if usable else 1.0
 
 
 def fixed_ratio(activations: Tensor, percentile: float, relu: bool = True) -> Tensor:

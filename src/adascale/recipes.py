@@ -18,7 +18,8 @@ class Recipe:
     """How a network is trained: SGD with Nesterov momentum, the learning rate falling along a half cosine, by steps.
 
     head_weight_decay: for the last linear layer. keep: percent of the features in ISH's weight gradient. eps,
-    attack_steps: of PGD in adversarial training. The defaults are OpenOOD's for CIFAR.
+    attack_steps: of PGD in adversarial training. augment: random crops and mirrors. The defaults are
+    OpenOOD's for CIFAR.
     """
 
     loss: Loss = "cross-entropy"
@@ -32,6 +33,7 @@ class Recipe:
     keep: float = 15.0
     eps: float = 0.01
     attack_steps: int = 7
+    augment: bool = True
 
     def __post_init__(self) -> None:
         if self.loss not in get_args(Loss):
@@ -57,6 +59,10 @@ RECIPES: Mapping[str, Recipe] = {
     "ish": Recipe("ish", epochs=10, lr=0.003, head_weight_decay=5e-5),
     "adversarial": Recipe("adversarial"),
 }
+
+
+# Settings that mean something to one loss alone
+OWN: Mapping[str, Loss] = {"eps": "adversarial", "attack_steps": "adversarial", "keep": "ish"}
 
 
 def budgeted(recipe: Recipe, share: float, scalable: bool) -> tuple[Recipe, float]:

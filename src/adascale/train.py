@@ -46,7 +46,8 @@ class Training:
 
     val: labelled images for the accuracy after each epoch. about: what else tells this run from another, kept with the
     weights. tell: takes a line now and then. save_every: seconds between checkpoints within an epoch; there is one
-    after each epoch anyway.
+    after each epoch anyway. classes: how many the network must have [default: as it is]. failures: images that could
+    not be read, and why; those of the part of the run before a kill too.
     """
 
     network: nn.Module
@@ -61,6 +62,7 @@ class Training:
     workers: int | None = None
     save_every: float = 600.0
     about: Mapping[str, Any] = field(default_factory=dict)
+    classes: int | None = None
     tell: Callable[[str], None] = lambda _: None
     failures: dict[str, str] = field(default_factory=dict)
 
@@ -74,12 +76,12 @@ class Training:
         self.steps = self.recipe.epochs * self.per_epoch
         self._start = Classifier(self.network.to(self.engine.device)).fingerprint()[:12]
         sample = self._sample()
-        classes = self._classes(sample)
+        self.classes = self._counted(sample)
         for name, images in (("The training set", self.images), ("The validation set", self.val)):
             if images is not None and images.labels is None:
                 raise InputError(f"{name} has no class for every image; training needs them.")
             if images is not None:
-                check_labels(images, classes, name)
+                check_labels(images, self.classes, name)
         self.type = precision(self.dtype, self.engine.device)
         self.last = self._last_layer(sample)
         self.optimiser = self._optimiser()
@@ -91,6 +93,7 @@ class Training:
         found = {
             **self.about,
             **asdict(self.recipe),
+            "classes": self.classes,
             "seed": self.seed,
             "data": self.images.fingerprint()[:12],
             "starting_weights": self._start,
@@ -110,6 +113,7 @@ class Training:
         if (done := checkpoint.load(out)) is not None:
             checkpoint.check_settings(out, done.record["settings"], settings)
             self.network.load_state_dict(done.tensors)
+            self.failures |= done.record["failures"]
             self.tell(f"{out} is there already")
             return done.record
         path = out.with_name(f"{out.stem}.checkpoint.safetensors")
@@ -128,7 +132,8 @@ class Training:
         return record
 
     def _begun(self, settings: dict[str, Any]) -> dict[str, Any]:
-        return {"settings": settings, "step": 0, "tally": asdict(Tally()), "history": [], **self._robust("start")}
+        found = {"settings": settings, "step": 0, "tally": asdict(Tally()), "history": [], "failures": self.failures}
+        return {**found, **self._robust("start")}
 
     def _epoch(self, wrapped: nn.Module, record: dict[str, Any], path: Path) -> None:
         """The rest of the epoch that the record stands in."""
@@ -149,7 +154,13 @@ class Training:
     def _batches(self, epoch: int, first: int) -> Iterator[tuple[Tensor, Tensor]]:
         engine = self.engine
         images, rest = epoch_images(
-            self.images, self.preprocess, self.seed, epoch, self.batch_size, (engine.rank, engine.world)
+            self.images,
+            self.preprocess,
+            self.seed,
+            epoch,
+            self.batch_size,
+            (engine.rank, engine.world),
+            self.recipe.augment,
         )
         share = self.batch_size // engine.world
         for batch in load_batches(images, rest, share, first * share, self.workers):
@@ -208,6 +219,8 @@ class Training:
         checkpoint.check_settings(path, saved.record["settings"], settings)
         checkpoint.restore(saved.tensors, self.network, self.optimiser)
         self.scaler.load_state_dict(saved.record.pop("scaler"))
+        self.failures |= saved.record["failures"]
+        saved.record["failures"] = self.failures  # one dict: the record grows with it
         self.tell(f"resuming at step {saved.record['step']} of {self.steps}")
         return saved.record
 
@@ -248,10 +261,14 @@ class Training:
                 return batch.images.to(self.engine.device)
         raise InputError("No training image could be read.")
 
-    def _classes(self, sample: Tensor) -> int:
+    def _counted(self, sample: Tensor) -> int:
+        """The network's classes, which must be as many as asked for."""
         self.network.eval()
         with torch.no_grad():
-            return logits_of(self.network(sample)).shape[1]
+            classes = logits_of(self.network(sample)).shape[1]
+        if self.classes not in (None, classes):
+            raise InputError(f"The network has {classes} classes and {self.classes} were asked for; leave that out.")
+        return classes
 
     def _last_layer(self, sample: Tensor) -> nn.Module | None:
         """The head, where the recipe treats it in a way of its own."""

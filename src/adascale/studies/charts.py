@@ -28,7 +28,9 @@ def draw(chart: Chart) -> Figure:
     lying = chart.kind in ("dots", "bars")  # the values run to the right
     axes.set(xlabel=chart.y if lying else chart.x, ylabel=chart.x if lying else chart.y)
     if chart.kind != "grid" and len(look) > 1:
-        _legend(figure, chart, look)
+        legend(figure, list(look), look)
+    if any(one.paper for one in chart.series):
+        axes.set_title("hollow: the paper", loc="right", color=INK, size=8.5)
     return figure
 
 
@@ -45,13 +47,6 @@ def _look(series: Sequence[Series]) -> dict[str, Style]:
     return styles(kinds)
 
 
-def _legend(figure: Figure, chart: Chart, look: Mapping[str, Style]) -> None:
-    legend(figure, list(look), look)
-    if any(one.paper for one in chart.series):
-        axes = figure.axes[0]
-        axes.set_title("hollow: the paper", loc="right", color=INK, size=8.5)
-
-
 def _values(series: Series) -> Any:
     return np.array([np.nan if value is None else value for value in series.y], dtype=np.float64)
 
@@ -61,8 +56,9 @@ def _lines(axes: Axes, chart: Chart, look: Mapping[str, Style]) -> None:
         x, y = np.array(one.x or range(len(one.y)), dtype=np.float64), _values(one)
         style, marked = look[one.name], bool(chart.labels)
         if one.spread:
-            width = np.array(one.spread)
-            axes.fill_between(x, y - width, y + width, color=style.colour, alpha=0.18, linewidth=0)
+            low, high = y - np.array(one.spread), y + np.array(one.spread)
+            low = low if np.nanmin(y) < 0 else low.clip(0)  # no band where no value can be
+            axes.fill_between(x, low, high, color=style.colour, alpha=0.18, linewidth=0)
         axes.plot(
             x, y, color=style.colour, linewidth=1.0 if one.paper else 1.5, linestyle=(0, (3, 2)) if one.paper else "-",
             marker="o" if marked else None, markersize=5, markerfacecolor="none" if one.paper else style.colour,
@@ -74,6 +70,7 @@ def _lines(axes: Axes, chart: Chart, look: Mapping[str, Style]) -> None:
         axes.set_xlim(-0.4, len(chart.labels) - 0.6)
     elif chart.log:
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
 
 
 def _rows(axes: Axes, chart: Chart, reach: float) -> None:

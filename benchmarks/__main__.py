@@ -1,0 +1,107 @@
+"""What everything costs, as ratios measured side by side in one run.
+
+    [ADASCALE_DATA=DIR] python -m benchmarks [--only a,c] [--networks NAME ...] [--repeats N] [--quick] [--json FILE]
+
+(a) the full score against a plain forward pass; (b) against the authors' procedure; (c) decisions on ID traffic and on
+a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of all methods against the bare passes;
+(f) tuning against one extraction; (g) scoring JPEG files against a bare loop; (h) growth. Real networks where
+ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see that everything runs.
+Exit code 1 if a measured ratio exceeds what is promised.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from adascale import Preprocess, load_network
+from benchmarks import passes, postprocessing, whole
+from benchmarks.measured import Ratio
+from benchmarks.subjects import REAL, Subject, jpegs, names, subject
+
+PARTS = "abcdefgh"
+
+
+def measured(parts: str, chosen: list[str], repeats: int, quick: bool) -> Iterator[Ratio]:
+    if "d" in parts:
+        yield from postprocessing.against_scale(3 if quick else 7 * repeats)
+    if "h" in parts:
+        yield from postprocessing.growth(1 if quick else repeats)
+    for name in chosen:
+        large = name.startswith(("imagenet", "resnet50"))
+        count, val = (8, 8) if quick else (96, 64) if large else (256, 300)
+        here = subject(name, count, val)
+        if set(parts) & set("ab"):
+            yield from (found for found in passes.scores(here, repeats) if found.part in parts)
+        if "c" in parts:
+            yield from passes.decisions(here, repeats)
+        if ("e" in parts or "f" in parts) and name != "cifar100_densenet101":  # the same network as cifar10's
+            yield from _whole(here, parts, 8 if quick else 40 if large else 200, repeats)
+        if "g" in parts and large:
+            with tempfile.TemporaryDirectory() as folder:
+                preprocess = jpegs(Path(folder), count, name)
+                yield from whole.scoring(here, Path(folder), preprocess, repeats)
+
+
+def _whole(here: Subject, parts: str, count: int, repeats: int) -> Iterator[Ratio]:
+    suite, images = whole.limited(here.name, count)
+    preprocess = Preprocess(here.known.shape[-1], here.known.shape[-1], (0.5,) * 3, (0.25,) * 3)
+    if here.name in REAL:
+        preprocess = load_network(f"{os.environ['ADASCALE_DATA']}/networks.py:{here.name}")[1] or preprocess
+    few = max(1, repeats // 3)
+    if "e" in parts:
+        yield from whole.bench(here, suite, images, preprocess, few)
+    if "f" in parts:
+        suite, images = whole.limited(here.name, max(count, 64))
+        yield from whole.tuning(here, images, preprocess, few)
+
+
+def line(found: Ratio) -> str:
+    promise = "" if found.most is None else f"{found.most:.2f}{'' if found.holds else ' NOT MET'}"
+    spread = f"{found.least:.2f} to {found.largest:.2f}"
+    return f"| {found.part} | {found.what} | {found.case} | {found.median:.2f} | {spread} | {promise} | {found.note} |"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=PARTS, help="letters of the parts, e.g. a,c")
+    parser.add_argument("--networks", nargs="*", help=f"of {', '.join(names())}")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    parts, chosen = given.only.replace(",", ""), given.networks or list(names())
+    if unknown := (set(parts) - set(PARTS)) | (set(chosen) - set(names())):
+        parser.error(f"{', '.join(sorted(unknown))}: parts are {PARTS}, networks {', '.join(names())}")
+    repeats = 1 if given.quick else given.repeats
+    print("| part | what | case | median | turns | at most | note |\n|---|---|---|---|---|---|---|", flush=True)
+    results = []
+    for found in measured(parts, chosen, repeats, given.quick):
+        results.append(found)
+        print(line(found), flush=True)
+    if given.json is not None:
+        machine = {
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "threads": torch.get_num_threads(),
+        }
+        given.json.write_text(
+            json.dumps({"machine": machine, "ratios": [asdict(found) for found in results]}, indent=1)
+        )
+    missed = sum(found.holds is False for found in results)
+    if missed and not given.quick:
+        print(f"{missed} of {len(results)} ratios exceed what is promised", file=sys.stderr)
+    return int(bool(missed) and not given.quick)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+"""(a) the full score against a plain forward pass, (b) against the authors' procedure, (c) decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from adascale import OODDetector
+from adascale.timing import interleaved
+from adascale.types import Pixels
+from benchmarks.authors import Authors
+from benchmarks.measured import Ratio, ratio
+from benchmarks.subjects import Subject
+
+PIXELS: tuple[Pixels, ...] = ("random", "trivial")
+_DECISIONS_MOST = {
+    ("random", "cifar10_densenet101"): 1.10,
+    ("random", "imagenet_resnet50"): 1.20,
+    ("random", "cifar100_densenet101"): 1.30,
+    ("trivial", "cifar10_densenet101"): 1.25,
+    ("trivial", "imagenet_resnet50"): 1.45,
+    ("trivial", "cifar100_densenet101"): 1.70,
+}
+
+
+def fitted(subject: Subject, pixels: Pixels) -> OODDetector:
+    """AdaSCALE-A with p 80/85, the paper's setting for ResNet-50."""
+    detector = OODDetector(subject.classifier(), "adascale_a", p_min=80, p_max=85, pixels=pixels)
+    detector.batch_size = subject.batch
+    return detector.fit(subject.val, tune=False)
+
+
+def plain(subject: Subject, images: Tensor) -> Callable[[], object]:
+    """A forward pass as anyone would write it."""
+
+    def run() -> list[Tensor]:
+        with torch.inference_mode():
+            return [subject.model(batch) for batch in images.split(subject.batch)]  # type: ignore[no-untyped-call]
+
+    return run
+
+
+def scores(subject: Subject, repeats: int) -> Iterator[Ratio]:
+    """(a) and (b), on one batch."""
+    batch = subject.known[: subject.batch]
+    detectors = {pixels: fitted(subject, pixels) for pixels in PIXELS}
+    classifier = detectors["random"].classifier
+    assert classifier.head_name is not None
+    authors = Authors(subject.model, classifier.head_name, classifier.head).fit(batch)
+    calls: dict[str, Callable[[], object]] = {"plain": plain(subject, batch), "authors": lambda: authors.score(batch)}
+    calls |= {pixels: partial(detector.score, batch) for pixels, detector in detectors.items()}
+    times = interleaved(calls, repeats)
+    authors.close()
+    for pixels in PIXELS:
+        most = 2.10 if pixels == "random" else None
+        yield ratio(
+            "a", f"full score, {pixels} pixels / plain forward", subject.name, times[pixels].over(times["plain"]), most
+        )
+    yield ratio("a", "the authors' procedure / plain forward", subject.name, times["authors"].over(times["plain"]))
+    yield ratio(
+        "b",
+        "full score, trivial pixels / the authors' procedure",
+        subject.name,
+        times["trivial"].over(times["authors"]),
+        0.80,
+    )
+
+
+def decisions(subject: Subject, repeats: int) -> Iterator[Ratio]:
+    """(c): ID traffic, and ID traffic with one image in ten OOD, in a random order."""
+    n = len(subject.known)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    mixed = torch.cat([subject.known[: n - n // 10], subject.unknown[: n // 10]])[order]
+    for pixels in PIXELS:
+        detector = fitted(subject, pixels)
+        for traffic, images in (("ID images", subject.known), ("9 ID to 1 OOD", mixed)):
+            decided = detector.decide(images)
+            if not torch.equal(decided.is_ood, detector(images).is_ood):
+                raise AssertionError(f"{subject.name}, {pixels} pixels, {traffic}: an early decision differs.")
+            times = interleaved({"plain": plain(subject, images), "ours": partial(detector.is_ood, images)}, repeats)
+            most = _DECISIONS_MOST.get((pixels, subject.name)) if traffic == "ID images" else None
+            note = f"{n} images, {int((~decided.early).sum())} needed the perturbed pass; decisions identical"
+            what = f"is_ood, {pixels} pixels, {traffic} / plain forward"
+            yield ratio("c", what, subject.name, times["ours"].over(times["plain"]), most, note)

@@ -1,0 +1,130 @@
+"""(e) a benchmark against the bare passes, (f) tuning against extraction, (g) scoring files against a bare loop."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adascale import Preprocess, detectors, table
+from adascale.benchmark import Entry, Job, Network, tested
+from adascale.data import ImageSet, find_images, load_batches
+from adascale.detector import OODDetector
+from adascale.jobs import decide_images, score_images
+from adascale.model import Classifier
+from adascale.options import entries
+from adascale.outliers import OUTLIERS
+from adascale.suites import Suite, SuiteImages, load_suite, open_suite
+from adascale.tune import grid
+from benchmarks.measured import Ratio, of_seconds, ratio, seconds_of
+from benchmarks.subjects import Subject
+
+
+def bench(subject: Subject, suite: Suite, images: SuiteImages, preprocess: Preprocess, repeats: int) -> Iterator[Ratio]:
+    """(e): every method on every set, from files to the table, with an empty cache each time."""
+    ours, bare = [], []
+    sets = [*(found for _, found in tested(images).values()), images.val]
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as cache:
+            job = _job(subject, images, preprocess, list(entries(["all"], [], None, "none")), Path(cache))
+            ours.append(seconds_of(lambda job=job: table.run(suite, images, [job])))  # type: ignore[misc]
+        bare.append(seconds_of(lambda: _bare_passes(subject, preprocess, sets, images.train)))
+    n = sum(map(len, sets))
+    note = f"{n} images with two perturbed views, {len(images.train or ())} clean; {len(job.methods)} methods"
+    note += f" ({len(job.left_out)} left out: too few training images)" if job.left_out else ""
+    yield ratio("e", "bench of all methods / the bare passes", subject.name, of_seconds(ours, bare), 1.20, note)
+
+
+def _bare_passes(subject: Subject, preprocess: Preprocess, sets: list[ImageSet], train: ImageSet | None) -> None:
+    """What the methods need at least: a forward pass, two input gradients (AdaSCALE, ODIN), two more forward passes."""
+    for parameter in subject.model.parameters():
+        parameter.requires_grad_(False)
+    for images in sets:
+        for batch in load_batches(images, preprocess, subject.batch):
+            inputs = batch.images.clone().requires_grad_()
+            logits = subject.model(inputs)
+            top = logits.max(1).values
+            torch.autograd.grad(top.sum(), inputs, retain_graph=True)
+            torch.autograd.grad((logits / 1000).log_softmax(1).max(1).values.sum(), inputs)
+            with torch.inference_mode():
+                subject.model(batch.images)
+                subject.model(batch.images)
+    if train is not None:
+        _bare_loop(subject, train, preprocess)
+    for parameter in subject.model.parameters():
+        parameter.requires_grad_(True)
+
+
+def _bare_loop(subject: Subject, images: ImageSet, preprocess: Preprocess) -> list[Tensor]:
+    """Decode and forward, in batches, one after the other."""
+    found = []
+    for start in range(0, len(images), subject.batch):
+        rows = range(start, min(start + subject.batch, len(images)))
+        batch = torch.stack([preprocess(images.open(i)) for i in rows])
+        with torch.inference_mode():
+            found.append(subject.model(batch))
+    return found
+
+
+def tuning(subject: Subject, images: SuiteImages, preprocess: Preprocess, repeats: int) -> Iterator[Ratio]:
+    """(f): the 36 pairs with p_min < p_max of the paper, judged by outliers made from the validation images."""
+    method = detectors.AdaSCALE_A()
+    points = [point for point in grid(method) if point["p_min"] < point["p_max"]]
+    whole, extraction, once = [], [], []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as cache:
+            job = _job(subject, images, preprocess, [Entry("adascale_a", method)], Path(cache))
+            cold = seconds_of(lambda job=job: job.tune(method, points, "self"))  # type: ignore[misc]
+            warm = seconds_of(lambda job=job: job.tune(method, points, "self"))  # type: ignore[misc]
+            one = seconds_of(lambda job=job: job.tune(method, points[:1], "self"))  # type: ignore[misc]
+        whole.append(cold)
+        extraction.append(cold - warm)
+        once.append(cold - warm + one)
+    note = f"{len(points)} pairs, {len(images.val)} ID images and {len(OUTLIERS)} kinds of outliers made from them"
+    yield ratio("f", "tuning / its one extraction", subject.name, of_seconds(whole, extraction), 1.05, note)
+    note = f"the network run again for each of the {len(points)} pairs: {len(points)} times one, not run"
+    repeated = [len(points) * seconds for seconds in once]
+    yield ratio("f", "tuning / the network again for each pair", subject.name, of_seconds(whole, repeated), None, note)
+
+
+def scoring(subject: Subject, folder: Path, preprocess: Preprocess, repeats: int) -> Iterator[Ratio]:
+    """(g): a folder of JPEG files, from decoding to rows."""
+    images = find_images(folder)
+    for name, decide in (("ebo", False), ("scale", False), ("adascale_a", True), ("adascale_a", False)):
+        parameters: dict[str, Any] = {"p_min": 80, "p_max": 85} if name == "adascale_a" else {}
+        detector = OODDetector(subject.classifier(), name, preprocess=preprocess, **parameters)
+        detector.fit(subject.val, tune=False)
+        ours, bare = [], []
+        for _ in range(repeats):
+            passes = {"batch_size": subject.batch}
+            rows = (
+                decide_images(detector, images, **passes)
+                if decide
+                else score_images({name: detector}, images, **passes)
+            )
+            ours.append(seconds_of(lambda rows=rows: list(rows)))  # type: ignore[misc]
+            bare.append(seconds_of(lambda: _bare_loop(subject, images, preprocess)))
+        what = f"score{' --decide' if decide else ''}, {name}"
+        most = 1.10 if name in ("ebo", "scale") else None
+        rate = len(images) / sorted(ours)[len(ours) // 2]
+        note = f"{len(images)} files, {rate:.1f} images a second here"
+        yield ratio("g", f"{what} / decode and forward in turn", subject.name, of_seconds(ours, bare), most, note)
+
+
+def limited(name: str, count: int) -> tuple[Suite, SuiteImages]:
+    """The suite of a real network with this many images in each set; else the digits'."""
+    from benchmarks.tuning import SUITES
+
+    file = SUITES / f"{name}.toml"
+    suite = load_suite(str(file) if file.is_file() else "digits")
+    return suite, open_suite(suite, limit=count)
+
+
+def _job(subject: Subject, images: SuiteImages, preprocess: Preprocess, lines: list[Entry], cache: Path) -> Job:
+    network = Network(subject.name, Classifier(subject.model), preprocess)
+    return Job(network, images, [replace(line) for line in lines], cache, options={"batch_size": subject.batch})

@@ -1,0 +1,48 @@
+"""What the tests of studies share: a small setting, each study once, and how its tables are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from adascale import Preprocess, digits, paper, studies
+from adascale.benchmark import Network
+from adascale.model import Classifier
+from adascale.studies.base import Block, Result
+from adascale.studies.setting import Setting, Subject
+from adascale.suites import load_suite, open_suite
+
+Run = Callable[[str], Result]
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
+    """The digits with 110 images of each set and a quickly trained network."""
+    suite = load_suite("digits")
+    images, preprocess = open_suite(suite, limit=110), Preprocess(**digits.PREPROCESS)
+    data, labels = digits.load_digits().train
+    network = digits.train_network(torch.stack(list(map(preprocess, data))), labels, epochs=3)
+    subject = Subject(Network("digits", Classifier(network), preprocess))
+    return Setting(suite, images, [subject], tmp_path_factory.mktemp("cache"), options={"batch_size": 110})
+
+
+@pytest.fixture(scope="module")
+def run(setting: Setting) -> Run:
+    """Each study once."""
+    found: dict[str, Result] = {}
+    return lambda name: found[name] if name in found else found.setdefault(name, studies.get(name).run(setting))
+
+
+def named(setting: Setting, *places: str) -> Setting:
+    """The same network under these names of the paper."""
+    network = setting.subjects[0].network
+    subjects = [Subject(replace(network, name=text), paper.place(text)) for text in places]
+    return replace(setting, subjects=subjects)
+
+
+def line(block: Block, label: str) -> dict[str, float | None]:
+    (found,) = (each for each in block.lines if each.label == label)
+    return {key: cell.measured for key, cell in found.cells.items()}
