@@ -1,40 +1,27 @@
 """The tables of docs/benchmarks.md: results of `adascale bench` beside the paper's rows.
 
-    python -m benchmarks.docs RESULTS_DIR ... --paper DIR
+    python -m benchmarks.docs RESULTS_DIR=DATA/NETWORK ...
 
-DIR holds the paper's tables as CSV: ``ood_detection_comparison.csv`` (CIFAR, mean of two networks and three seeds) and
-``main_imagenet_benchmark.csv`` (ImageNet, by network).
+DATA/NETWORK: what the paper calls the network, as the presets do.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 from pathlib import Path
 
+from adascale import paper
 from adascale.tables import ranked, read
 
-# The paper's "ASH" is ASH-B.
-NAMES = {
-    **{"msp": "MSP", "mls": "MLS", "ebo": "EBO", "react": "ReAct", "ash_b": "ASH", "scale": "SCALE", "bfact": "BFAct"},
-    **{"lts": "LTS", "optfs": "OptFS", "adascale_a (preset)": "AdaSCALE-A", "adascale_l (preset)": "AdaSCALE-L"},
-}
-Cells = dict[str, tuple[str, str]]
+
+def paper_cell(place: paper.Place, method: str, kind: str) -> str:
+    """FPR@95 / AUROC as printed in the paper; AdaSCALE's headline rows are those of the presets."""
+    row = "" if method in ("adascale_a", "adascale_l") else method.removesuffix(" (preset)")
+    found = paper.figure("main", place, row, kind)
+    return "" if found is None else f"{found.fpr95:.2f} / {found.auroc:.2f}"
 
 
-def paper_rows(folder: Path, model: str) -> Cells:
-    """Method -> near and far, as printed in the paper (FPR@95 / AUROC)."""
-    if model.startswith("cifar"):
-        first = 3 if model.startswith("cifar100") else 1
-        with open(folder / "ood_detection_comparison.csv", newline="") as file:
-            return {row[0]: (row[first], row[first + 1]) for row in list(csv.reader(file))[2:]}
-    with open(folder / "main_imagenet_benchmark.csv", newline="") as file:
-        found = [(row[1], row[2]) for row in list(csv.reader(file))[1:]]
-    half = len(found) // 2
-    return {name: (near, far) for (name, near), (_, far) in zip(found[:half], found[half:], strict=True)}
-
-
-def table(folder: Path, paper: Path) -> str:
+def table(folder: Path, place: paper.Place) -> str:
     document = read(folder)
     rows = [row for row in document["rows"] if row["dataset"] in ("nearood", "farood") and row["spectrum"] == "ood"]
     model = rows[0]["model"]
@@ -46,13 +33,13 @@ def table(folder: Path, paper: Path) -> str:
             places = ranked([round(values[method], 2) for method in methods], figure == "fpr95")
             marks = {"best": "**{:.2f}**", "second": "<u>{:.2f}</u>", "": "{:.2f}"}
             columns.append([marks[place].format(values[m]) for place, m in zip(places, methods, strict=True)])
-    theirs = paper_rows(paper, model)
     lines = [
         "| method | near FPR@95 | near AUROC | far FPR@95 | far AUROC | paper near | paper far |",
         "|---" * 7 + "|",
     ]
     for method, *cells in zip(methods, *columns, strict=True):
-        lines.append(f"| {method} | {' | '.join(cells)} | {' | '.join(theirs.get(NAMES.get(method, ''), ('', '')))} |")
+        theirs = (paper_cell(place, method, kind) for kind in ("near", "far"))
+        lines.append(f"| {method} | {' | '.join(cells)} | {' | '.join(theirs)} |")
     about = document["reproduce"]
     sizes = ", ".join(f"{name} {found['images']}" for name, found in about["sets"].items())
     left_out = [f"- {label}: {reason}" for label, reason in about["networks"][model]["left_out"].items()]
@@ -62,10 +49,9 @@ def table(folder: Path, paper: Path) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", nargs="+", type=Path)
-    parser.add_argument("--paper", type=Path, required=True)
-    arguments = parser.parse_args()
-    print("\n".join(table(folder, arguments.paper) for folder in arguments.results))
+    parser.add_argument("results", nargs="+", metavar="RESULTS_DIR=DATA/NETWORK")
+    pairs = (text.rpartition("=") for text in parser.parse_args().results)
+    print("\n".join(table(Path(folder), paper.place(place)) for folder, _, place in pairs))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from tests.conftest import ROOT
 SOURCE = ROOT / "src" / "adascale"
 # A file imports only from files above it.
 LAYERS = """
-    version errors types stats perturb heads model extract compat
+    version errors types stats ranking perturb heads model extract compat
     detectors.base detectors.presets detectors.shaping detectors.classes detectors.msp detectors.mls detectors.ebo
     detectors.gen detectors.odin detectors.gradnorm detectors.scale detectors.lts detectors.adaptive detectors.adascale
     detectors.react

@@ -200,3 +200,17 @@ def test_what_is_missing_is_said() -> None:
         detectors.AdaSCALE_A().fit(None, head)
     with pytest.raises(NotFittedError, match="call fit first"):
         detectors.MSP().score(outputs)
+
+
+@pytest.mark.parametrize("name", ["adascale_a", "adascale_l", "scale", "lts", "ebo"])
+def test_a_sample_alone_scores_as_in_its_batch(name: str) -> None:
+    """The path for one sample computes what the path for many does; outputs may still hang on a graph."""
+    generator = torch.Generator().manual_seed(0)
+    head = Head(torch.randn(6, 40, generator=generator), torch.randn(6, generator=generator))
+    features = torch.randn(30, 40, generator=generator).clamp_min(0)
+    features[4] = 0
+    moved = (features + 0.2 * torch.randn(30, 40, generator=generator)).requires_grad_()
+    outputs = Outputs(head(features).float(), features, {View(): moved})
+    method = detectors.get(name)().fit(outputs, head)
+    alone = torch.cat([method.score(outputs[i : i + 1]) for i in range(30)])
+    assert torch.allclose(alone, method.score(outputs), rtol=1e-13, atol=0)

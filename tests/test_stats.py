@@ -74,12 +74,6 @@ def test_ecdf_is_right_continuous() -> None:
     assert stats.ecdf(reference, values).tolist() == [0, 0.25, 0.25, 0.75, 1, 1]
 
 
-def test_mass_ratio_by_hand() -> None:
-    rows = torch.tensor([[4.0, 2.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0], [-1.0, -2.0, -3.0, -4.0]])
-    ratio = stats.mass_ratio(rows, torch.tensor([50.0, 50.0, 50.0]))
-    assert ratio.tolist() == [8 / 6, 1, 1]
-
-
 def test_equal_activations_keep_the_lower_index_first() -> None:
     _, order = stats.descending(torch.tensor([[1.0, 3.0, 3.0, 1.0, 3.0]]))
     assert order.tolist() == [[1, 2, 4, 0, 3]]

@@ -18,7 +18,8 @@ from adascale.data import ImageSet
 from adascale.model import Classifier
 from adascale.recipes import RECIPES
 from adascale.studies import robustness
-from adascale.studies.base import Block, Chart
+from adascale.studies.base import Block, Chart, Series
+from adascale.studies.charts import draw
 from adascale.studies.inside import looked_into
 from adascale.studies.latency import BATCHES, SIZES, Latency
 from adascale.studies.page import page
@@ -251,6 +252,16 @@ def test_elsewhere_nothing_is_trained(setting: Setting, tmp_path: Path, name: st
     assert not (tmp_path / "trained").exists()
     assert len(result.blocks[-1].lines) == 3
     assert words in result.notes[0]
+
+
+def test_how_lines_are_drawn() -> None:
+    """A band does not go where no value can be; hollow markers are explained."""
+    series = [Series("a", [0.1, 0.2], spread=[0.3, 0.1]), Series("a", [0.1, 0.1], paper=True)]
+    (axes,) = draw(Chart("lines", "T", series, ["x", "y"])).axes
+    assert axes.collections[0].get_paths()[0].vertices[:, 1].min() == 0
+    assert axes.get_title("right") == "hollow: the paper"
+    (below,) = draw(Chart("lines", "T", [Series("a", [-0.1, 0.2], spread=[0.3, 0.1])], ["x", "y"])).axes
+    assert below.collections[0].get_paths()[0].vertices[:, 1].min() == pytest.approx(-0.4)
 
 
 def test_every_section_has_its_charts(run: Run) -> None:

@@ -87,6 +87,28 @@ def test_the_seeds_of_a_recipe(
     assert "which names its own" in capsys.readouterr().err
 
 
+def test_an_image_that_cannot_be_read(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ["--id", place / "id", "--near", near(place), "--model", f"{place / 'nets.py'}:Net", "--out", place / "o"]
+    (place / "n" / "00.png").write_bytes(b"nothing")
+    assert inside(monkeypatch, "study", "k1", *own, "--no-report") == 3
+    captured = capsys.readouterr()
+    assert "1 images of n could not be read, such as 00.png" in captured.out
+    assert "1 of 20 images could not be read" in captured.err
+
+
+def test_of_all_studies_those_that_cannot_be_run_are_left_out(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ["--id", place / "id", "--near", near(place), "--model", f"{place / 'nets.py'}:Net", "--out", place / "o"]
+    monkeypatch.setattr(studies, "ALL", [studies.get("one-knob"), studies.get("k1")])
+    assert inside(monkeypatch, "study", "all", *own, "--no-report") == 0
+    assert "left out one-knob: 10 ID images are too few to tune on" in capsys.readouterr().err
+    assert sorted(path.stem for path in (place / "o").glob("*.json")) == ["k1"]
+    assert inside(monkeypatch, "study", "one-knob", *own, "--no-report") == 2
+
+
 def test_the_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert inside(monkeypatch, "study", "list", "--json") == 0
     listed = json.loads(capsys.readouterr().out)

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from adascale import options, paper, studies
-from adascale.benchmark import Network
+from adascale.benchmark import Network, tested
 from adascale.cache import cache_folder
 from adascale.cli_inputs import (
     Available,
@@ -46,6 +46,7 @@ from adascale.console import (
     Std,
     Workers,
     app,
+    end,
     plain_table,
     resumable,
     say,
@@ -53,7 +54,7 @@ from adascale.console import (
 from adascale.errors import InputError
 from adascale.studies.base import Result
 from adascale.studies.setting import Setting, Study, Subject
-from adascale.studies.write import for_people, save, sizes
+from adascale.studies.write import for_people, remarks, save
 from adascale.suites import SUITES
 
 
@@ -124,6 +125,8 @@ def study(
 
         say(f"wrote {write_page(out, [one.name for one in studies.ALL])}")
     say(f"activations are kept in {place.cache}")
+    unreadable = max((block.unreadable for result in results for block in result.blocks), default=0)
+    end(unreadable, sum(len(found) for _, found in tested(images).values()))
 
 
 def _list(as_json: bool) -> None:
@@ -171,6 +174,6 @@ def _print(result: Result) -> None:
             console.print(table)
         if block.note:
             console.print(block.note, soft_wrap=True)
-    for note in (*result.notes, sizes(result)):
+    for note in remarks(result):
         console.print(note, soft_wrap=True)
     console.print()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from adascale.errors import InputError
+from adascale.ranking import first_ties
 from adascale.stats import share_count
 from adascale.types import View
 
@@ -45,9 +46,7 @@ def selected(gradient: Tensor, view: View) -> Tensor:
         size = -size
     count = pixel_count(size.shape[1], view.fraction)
     last = size.kthvalue(count, dim=1, keepdim=True).values
-    below, tied = size < last, size == last
-    room = count - below.sum(1, keepdim=True)
-    chosen = below | (tied & (tied.cumsum(1) <= room))
+    chosen: Tensor = first_ties(size < last, size == last, count)
     return chosen.view_as(gradient)
 
 

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from adascale.detectors.adaptive import Adaptive, activation_shift
+from adascale.ranking import Ranking
 from adascale.results import Profile
-from adascale.stats import descending, mass_ratio, top_count
+from adascale.stats import descending
 from adascale.types import Outputs
 
 _PLACES = 100
@@ -45,12 +46,12 @@ class Profiler:
         self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)] if self._sums else sums
         rows = slice(self.images, self.images + len(ranked))
         self.images += len(ranked)
-        strongest = order[:, : top_count(size, self.method.k1)]
-        percentile = self.method.percentiles(outputs)
-        self._values[0, rows] = activation_shift(outputs.features, outputs.views[view], strongest)
+        ranking = Ranking(outputs.features)
+        shift_sum = activation_shift(ranking, outputs.views[view], self.method.k1)
+        self._values[0, rows] = torch.from_numpy(shift_sum)
         self._values[1, rows] = self.method.shift_statistic(outputs)
-        self._values[2, rows] = percentile
-        self._values[3, rows] = mass_ratio(ranked.clamp_min(0), percentile)
+        self._values[2, rows] = self.method.percentiles(outputs)
+        self._values[3, rows] = self.method.ratios(outputs)
         self._ranks = (places + 1).double() * 100 / size
 
     def profile(self) -> Profile | None:

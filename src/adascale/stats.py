@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,6 +19,12 @@ def energy(logits: Tensor) -> Tensor:
     return torch.logsumexp(logits.double(), dim=1)
 
 
+def energy_of(logits: npt.NDArray[np.float64]) -> float:
+    """`energy` of one row of finite logits."""
+    top = logits.max()
+    return float(top + math.log(np.exp(logits - top).sum()))
+
+
 def share_count(total: int, share: float) -> int:
     """``floor(total * share)``; an exact product that floating point puts a hair below an integer counts as it."""
     return math.floor(total * share + 1e-9)
@@ -28,14 +35,17 @@ def top_count(features: int, percent: float) -> int:
     return max(1, share_count(features, percent / 100))
 
 
-def keep_count(features: int, percentile: Tensor) -> Tensor:
+def keep_count(features: int, percentile: npt.ArrayLike) -> npt.NDArray[np.intp]:
     """Entries above a percentile: ``D - round(D * p / 100)``, half to even, never fewer than 1."""
-    return (features - torch.round(features * percentile.double() / 100)).long().clamp_min(1)
+    below = np.rint(features * np.asarray(percentile, dtype=np.float64) / 100)
+    kept: npt.NDArray[np.intp] = np.maximum(features - below, 1).astype(np.intp)
+    return kept
 
 
-def ecdf(reference: Tensor, values: Tensor) -> Tensor:
+def ecdf(reference: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """``F(q) = #{reference <= q} / n`` for a *sorted* reference (right-continuous)."""
-    return torch.searchsorted(reference, values.contiguous(), right=True).double() / len(reference)
+    known = np.asarray(reference)
+    return known.searchsorted(np.asarray(values), side="right") / len(known)
 
 
 def descending(activations: Tensor) -> tuple[Tensor, Tensor]:
@@ -44,30 +54,22 @@ def descending(activations: Tensor) -> tuple[Tensor, Tensor]:
     return values, order
 
 
-def mass_ratio(ranked: Tensor, percentile: Tensor) -> Tensor:
-    """``r = (sum of a row) / (sum of its k largest)``, k from the percentile (one for all rows, or one a row).
-
-    ``ranked`` is sorted from large to small. A row without a positive entry has ``r = 1``.
-    """
-    mass = ranked.double().cumsum(1)
-    return ratio_of(mass, mass[:, -1], keep_count(ranked.shape[1], percentile))
-
-
 def ratio_of(mass: Tensor, total: Tensor, keep: Tensor) -> Tensor:
-    """The same from ``mass``, whose column j - 1 is the sum of a row's j largest entries."""
+    """`Ranking.ratio` from ``mass``, whose column j - 1 is the sum of a row's j largest entries."""
     kept = mass.gather(1, keep.expand(len(mass))[:, None] - 1).squeeze(1)
     usable = (mass[:, 0] > 0) & (kept != 0)
     return torch.where(usable, total / torch.where(usable, kept, 1.0), 1.0)
 
 
-def activation_scale(ratio: Tensor) -> Tensor:
+def activation_scale(ratio: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """``e^r``, kept finite."""
-    return ratio.double().clamp(max=_LARGEST_EXPONENT).exp()
+    return np.exp(np.minimum(ratio, _LARGEST_EXPONENT))
 
 
 def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Tensor:
     """``W (a e^r) + b`` without the head: ``e^r`` is one number a row, so it equals ``e^r (z - b) + b``."""
-    return activation_scale(ratio)[:, None] * (logits.double() - bias) + bias
+    scale = torch.from_numpy(activation_scale(ratio.double().numpy()))
+    return scale[:, None] * (logits.double() - bias) + bias
 
 
 def generalised_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:

@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property, lru_cache
 from typing import Literal, TypeVar, get_args
 
 import torch
@@ -31,7 +32,7 @@ class Head:
                 f"Head bias has shape {tuple(self.bias.shape)}; {len(self.weight)} classes need ({len(self.weight)},)."
             )
 
-    @property
+    @cached_property
     def offset(self) -> Tensor:
         """The bias ``b`` in float64, zeros where the layer has none."""
         if self.bias is None:
@@ -97,6 +98,9 @@ class View:
         return "/".join(parts)
 
 
+view_of = lru_cache(maxsize=64, typed=True)(View)  # checked once, not for every batch
+
+
 @dataclass(frozen=True, eq=False)
 class Outputs:
     """All a method may know about a batch: logits (N, C), features (N, D), per view the perturbed features (N, D)."""
@@ -107,6 +111,10 @@ class Outputs:
     labels: Tensor | None = None
 
     def __post_init__(self) -> None:
+        for name in ("logits", "features"):
+            object.__setattr__(self, name, _settled(getattr(self, name)))
+        if any(not _is_settled(perturbed) for perturbed in self.views.values()):
+            object.__setattr__(self, "views", {view: _settled(found) for view, found in self.views.items()})
         if self.logits.ndim != 2 or self.features.ndim != 2 or len(self.logits) != len(self.features):
             raise InputError(
                 f"Outputs got logits {tuple(self.logits.shape)} and features {tuple(self.features.shape)}; "
@@ -152,6 +160,15 @@ class Outputs:
             {view: torch.cat([part.views[view] for part in parts]) for view in parts[0].views},
             torch.cat(labels) if len(labels) == len(parts) else None,
         )
+
+
+def _is_settled(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu" and not tensor.requires_grad
+
+
+def _settled(tensor: Tensor) -> Tensor:
+    """On the CPU, where all methods compute, and outside any graph."""
+    return tensor if _is_settled(tensor) else tensor.detach().cpu()
 
 
 @dataclass(frozen=True, eq=False)

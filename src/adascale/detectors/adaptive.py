@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,34 +21,41 @@ from adascale.detectors.base import (
 )
 from adascale.detectors.shaping import LOGIT_SCORES, Shaping
 from adascale.errors import InputError
+from adascale.ranking import Floats, Ranking
 from adascale.stats import (
     descending,
     ecdf,
     energy,
+    energy_of,
     keep_count,
-    mass_ratio,
     ratio_of,
     top_count,
 )
-from adascale.types import Head, Outputs, Pixels, View
+from adascale.types import Head, Outputs, Pixels, View, view_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 _CHUNK_LOGITS = 2**17
 
-Lazy = Callable[[], Tensor]
+Values = TypeVar("Values", Tensor, Floats)
+Lazy = Callable[[], Values]
 Statistic = Literal["q_prime", "q", "c_o", "top", "q_top"]
 
 
-def activation_shift(features: Tensor, perturbed: Tensor, strongest: Tensor) -> Tensor:
-    """``Q``: the sum of ``|a_eps - a|`` over the given indices (N, k1), the strongest of ``a``."""
-    return (perturbed.gather(1, strongest).double() - features.gather(1, strongest).double()).abs().sum(1)
+def activation_shift(ranking: Ranking, perturbed: Tensor, k1: float) -> Floats:
+    """``Q``: the sum of ``|a_eps - a|`` where the ``k1`` % strongest of ``a`` are."""
+    i1 = ranking.strongest(top_count(ranking.size, k1))
+    moved = perturbed.numpy().ravel()[i1].astype(np.float64) - ranking.values.ravel()[i1]
+    shift: Floats = np.abs(moved).sum(1)
+    return shift
 
 
-def perturbed_mass(perturbed: Tensor, strongest: Tensor) -> Tensor:
-    """``C_o``: the sum of ``ReLU(a_eps)`` over the given indices (N, k2), the strongest of ``a``."""
-    return perturbed.gather(1, strongest).clamp_min(0).double().sum(1)
+def perturbed_mass(ranking: Ranking, perturbed: Tensor, k2: float) -> Floats:
+    """``C_o``: the sum of ``ReLU(a_eps)`` where the ``k2`` % strongest of ``a`` are."""
+    i2 = ranking.strongest(top_count(ranking.size, k2))
+    mass: Floats = np.maximum(perturbed.numpy().ravel()[i2], 0).sum(1, dtype=np.float64)
+    return mass
 
 
 @dataclass
@@ -100,7 +108,7 @@ class Adaptive(Shaping):
 
     @property
     def view(self) -> View:
-        return View(self.pixels, self.fraction, self.epsilon, self.seed)
+        return view_of(self.pixels, self.fraction, self.epsilon, self.seed)
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -108,23 +116,30 @@ class Adaptive(Shaping):
 
     def shift_statistic(self, outputs: Outputs) -> Tensor:
         """The statistic that sets the percentile, for fitting and for scoring alike: ``Q'`` or its ablation."""
-        return self._statistic(outputs, descending(outputs.features)[1])
+        return torch.from_numpy(self._statistic(outputs, Ranking(outputs.features)))
 
     def percentiles(self, outputs: Outputs) -> Tensor:
         """``p`` for each sample."""
-        return self.percentile_at(ecdf(self.reference_, self.shift_statistic(outputs)))
+        return torch.from_numpy(self._percentiles(outputs, Ranking(outputs.features)))
 
     def ratios(self, outputs: Outputs) -> Tensor:
         """``r`` for each sample."""
-        ranked, order = descending(outputs.features)
-        share = ecdf(self.reference_, self._statistic(outputs, order))
-        return mass_ratio(ranked.clamp_min(0), self.percentile_at(share))
+        return torch.from_numpy(self._ratios(outputs))
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.reference_ = rowwise(reference, self.shift_statistic).sort().values
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
-        return self.scaled_logits(outputs.logits, self.ratios(outputs))
+        return self.scaled_logits(outputs.logits, self._ratios(outputs))
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        if len(outputs) > 1 or self.logit_score != "energy":
+            return super()._score(outputs)
+        # One sample alone: NumPy all the way, which starts faster than torch.
+        scale = self.scale_of(self._ratios(outputs))
+        logits = outputs.logits.numpy()[0].astype(np.float64)
+        direction, offset = self.line(logits, self.head_.offset.numpy())
+        return torch.from_numpy(np.array([-energy_of(scale * direction + offset)]))
 
     def bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
         """The score over every percentile from ``p_min`` to ``p_max``, from the clean pass alone.
@@ -143,11 +158,11 @@ class Adaptive(Shaping):
         return low, high
 
     def _bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
-        mass = descending(outputs.features)[0].clamp_min(0).double().cumsum(1)
-        shares = torch.tensor([1.0, 0.0], dtype=torch.float64)  # p_min and p_max, by the same rounding as in a score
-        keeps = keep_count(mass.shape[1], self.percentile_at(shares))
-        ends = [self.scale_of(ratio_of(mass, mass[:, -1], keep[None])) for keep in keeps]
-        direction, offset = self.line(outputs.logits)
+        ranking = Ranking(outputs.features.nan_to_num(0, 0, 0))
+        shares = np.array([1.0, 0.0])  # p_min and p_max, by the same rounding as in a score
+        keeps = keep_count(ranking.size, self.percentile_at(shares))
+        ends = [torch.from_numpy(self.scale_of(ranking.ratio(keep))) for keep in keeps]
+        direction, offset = self.line(outputs.logits.double(), self.head_.offset)
         values, slopes, cuts = zip(*(_tangent(direction, offset, scale) for scale in ends), strict=True)
         low, high = -torch.maximum(*values), -torch.minimum(*values)
         turns = (slopes[0] < 0) & (slopes[1] > 0)
@@ -158,17 +173,17 @@ class Adaptive(Shaping):
         return torch.where(finite, low, torch.inf), torch.where(finite, high, torch.inf)
 
     @abstractmethod
-    def scale_of(self, ratio: Tensor) -> Tensor:
+    def scale_of(self, ratio: Floats) -> Floats:
         """The scale ``s`` that ``r`` leads to; it grows with ``r``."""
 
     @abstractmethod
-    def line(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """``z, c`` of the scaled logits ``s z + c``."""
+    def line(self, logits: Values, bias: Values) -> tuple[Values, Values]:
+        """``z, c`` of the scaled logits ``s z + c``, float64."""
 
-    def scaled_logits(self, logits: Tensor, ratio: Tensor) -> Tensor:
+    def scaled_logits(self, logits: Tensor, ratio: Floats) -> Tensor:
         """The logits after scaling with ``r``."""
-        direction, offset = self.line(logits)
-        return self.scale_of(ratio)[:, None] * direction + offset
+        direction, offset = self.line(logits.double(), self.head_.offset)
+        return torch.addcmul(offset, torch.from_numpy(self.scale_of(ratio))[:, None], direction)
 
     def sweep(
         self, points: Sequence[Mapping[str, Any]], reference: Outputs | None, head: Head, sets: Sequence[Outputs]
@@ -185,7 +200,7 @@ class Adaptive(Shaping):
                 key = (method.k1, method.k2, method.lam, method.statistic)
                 if key not in shares:
                     sample = learned.statistic(method).sort().values
-                    shares[key] = [ecdf(sample, part.statistic(method)) for part in ranked]
+                    shares[key] = [torch.from_numpy(ecdf(sample, part.statistic(method))) for part in ranked]
                 method.head_ = head
                 yield i, [part.scores(method, share) for part, share in zip(ranked, shares[key], strict=True)]
 
@@ -195,11 +210,11 @@ class Adaptive(Shaping):
         except InputError:
             return None
 
-    def percentile_at(self, share: Tensor) -> Tensor:
+    def percentile_at(self, share: Values) -> Values:
         """``p = p_min + (1 - F) (p_max - p_min)``."""
         return self.p_min + (1 - share) * (self.p_max - self.p_min)
 
-    def combined(self, shift: Lazy, mass: Lazy, top: Lazy) -> Tensor:
+    def combined(self, shift: Lazy[Values], mass: Lazy[Values], top: Lazy[Values]) -> Values:
         """The statistic from ``Q``, ``C_o`` and the sum of the k2 % largest of ``a``."""
         if self.statistic == "top":
             return top()
@@ -209,13 +224,18 @@ class Adaptive(Shaping):
             return shift()
         return self.lam * shift() + (top() if self.statistic == "q_top" else mass())
 
-    def _statistic(self, outputs: Outputs, order: Tensor) -> Tensor:
-        features, size = outputs.features, outputs.features.shape[1]
-        i1, i2 = order[:, : top_count(size, self.k1)], order[:, : top_count(size, self.k2)]
+    def _ratios(self, outputs: Outputs) -> Floats:
+        ranking = Ranking(outputs.features)
+        return ranking.ratio(keep_count(ranking.size, self._percentiles(outputs, ranking)))
+
+    def _percentiles(self, outputs: Outputs, ranking: Ranking) -> Floats:
+        return self.percentile_at(ecdf(self.reference_, self._statistic(outputs, ranking)))
+
+    def _statistic(self, outputs: Outputs, ranking: Ranking) -> Floats:
         return self.combined(
-            lambda: activation_shift(features, outputs.views[self.view], i1),
-            lambda: perturbed_mass(outputs.views[self.view], i2),
-            lambda: features.gather(1, i2).double().sum(1),
+            lambda: activation_shift(ranking, outputs.views[self.view], self.k1),
+            lambda: perturbed_mass(ranking, outputs.views[self.view], self.k2),
+            lambda: ranking.ascending[:, -top_count(ranking.size, self.k2) :].sum(1, dtype=np.float64),
         )
 
 
@@ -237,8 +257,7 @@ class _Ranked:
         self.size, self.logits, views = size, outputs.logits, methods[0].views
         self.k1 = sorted({top_count(size, method.k1) for method in methods})
         self.k2 = sorted({top_count(size, method.k2) for method in methods})
-        bounds = torch.tensor([max(m.p_max for m in methods), min(m.p_min for m in methods)])
-        self.least, keep = keep_count(size, bounds).tolist()
+        self.least, keep = keep_count(size, [max(m.p_max for m in methods), min(m.p_min for m in methods)]).tolist()
         # Few distinct k against many points: then every k is scored once, and the points look their scores up.
         self.looked_up = len(methods) > keep - self.least + 1
         self._tables: dict[str, Tensor] = {}
@@ -264,7 +283,7 @@ class _Ranked:
         return method.combined(lambda: self.shift[:, k1], lambda: self.perturbed[:, k2], lambda: self.top[:, k2])
 
     def scores(self, method: Adaptive, share: Tensor) -> Tensor:
-        keep = keep_count(self.size, method.percentile_at(share))
+        keep = torch.from_numpy(keep_count(self.size, method.percentile_at(share)))
         if self.looked_up:
             scores = self._table(method).gather(1, keep[:, None] - self.least).squeeze(1)
         else:
@@ -278,7 +297,7 @@ class _Ranked:
         scores = torch.empty(len(ratio), dtype=torch.float64)
         for start in range(0, len(ratio), rows):
             part = slice(start, start + rows)
-            scores[part] = score(method.scaled_logits(self.logits[part], ratio[part]))
+            scores[part] = score(method.scaled_logits(self.logits[part], ratio[part].numpy()))
         return scores
 
     def _table(self, method: Adaptive) -> Tensor:

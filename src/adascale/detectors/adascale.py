@@ -8,10 +8,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from adascale.detectors.adaptive import Adaptive, activation_shift
+from adascale.detectors.adaptive import Adaptive, Values, activation_shift
 from adascale.detectors.base import Detector, check_percent
-from adascale.stats import activation_scale, descending, top_count
-from adascale.types import Outputs, Pixels, View
+from adascale.ranking import Floats, Ranking
+from adascale.stats import activation_scale
+from adascale.types import Outputs, Pixels, View, view_of
 
 
 @dataclass
@@ -21,11 +22,11 @@ class AdaSCALE_A(Adaptive):
     name: ClassVar[str] = "adascale_a"
     summary: ClassVar[str] = "activations scaled by exp(r), percentile adapted to each sample"
 
-    def scale_of(self, ratio: Tensor) -> Tensor:
+    def scale_of(self, ratio: Floats) -> Floats:
         return activation_scale(ratio)
 
-    def line(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        return logits.double() - self.head_.offset, self.head_.offset
+    def line(self, logits: Values, bias: Values) -> tuple[Values, Values]:
+        return logits - bias, bias
 
 
 @dataclass
@@ -35,11 +36,11 @@ class AdaSCALE_L(Adaptive):
     name: ClassVar[str] = "adascale_l"
     summary: ClassVar[str] = "logits scaled by r^2, percentile adapted to each sample"
 
-    def scale_of(self, ratio: Tensor) -> Tensor:
-        return ratio.square()
+    def scale_of(self, ratio: Floats) -> Floats:
+        return ratio * ratio
 
-    def line(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        return logits.double(), logits.new_zeros(logits.shape[1], dtype=torch.float64)
+    def line(self, logits: Values, bias: Values) -> tuple[Values, Values]:
+        return logits, 0 * bias
 
 
 @dataclass
@@ -62,13 +63,11 @@ class ActivationShift(Detector):
 
     @property
     def view(self) -> View:
-        return View(self.pixels, self.fraction, self.epsilon, self.seed)
+        return view_of(self.pixels, self.fraction, self.epsilon, self.seed)
 
     @property
     def views(self) -> tuple[View, ...]:
         return (self.view,)
 
     def _score(self, outputs: Outputs) -> Tensor:
-        order = descending(outputs.features)[1]
-        strongest = order[:, : top_count(order.shape[1], self.k1)]
-        return activation_shift(outputs.features, outputs.views[self.view], strongest)
+        return torch.from_numpy(activation_shift(Ranking(outputs.features), outputs.views[self.view], self.k1))

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from adascale.detectors.base import check_percent, warn_if_signed
 from adascale.detectors.shaping import Shaping
-from adascale.stats import descending, keep_count, mass_ratio
+from adascale.ranking import fixed_ratio
+from adascale.stats import activation_scale, descending, keep_count
 from adascale.types import Outputs
 
 
@@ -40,7 +41,7 @@ class ASH(Shaping):
             features = features.clamp_min(0)
         warn_if_signed(f"ASH ({self.name})", features)
         ranked, order = descending(features)
-        keep = int(keep_count(features.shape[1], torch.tensor(self.percentile, dtype=torch.float64)))
+        keep = int(keep_count(features.shape[1], self.percentile))
         kept = self._kept(ranked, keep)
         return self.head_(torch.zeros_like(features).scatter(1, order[:, :keep], kept))
 
@@ -76,5 +77,5 @@ class ASH_S(ASH):
     summary: ClassVar[str] = "only the largest activations, scaled"
 
     def _kept(self, ranked: Tensor, keep: int) -> Tensor:
-        ratio = mass_ratio(ranked, torch.tensor([self.percentile], dtype=torch.float64))
-        return ranked[:, :keep] * ratio.clamp(max=500).exp()[:, None]
+        ratio = fixed_ratio(ranked, self.percentile, relu=False)
+        return ranked[:, :keep] * torch.from_numpy(activation_scale(ratio.numpy()))[:, None]

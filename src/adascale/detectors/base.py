@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -174,9 +175,9 @@ class Detector(ABC):
             )
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
-        finite = finite_rows(chunk, self.views)
-        if finite.all():
+        if all_finite(looked_at(chunk, self.views)):
             return self._score(chunk)
+        finite = finite_rows(chunk, self.views)
         scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
         if finite.any():
             scores[finite] = self._score(chunk[finite])
@@ -198,9 +199,13 @@ class Detector(ABC):
 
 def in_chunks(outputs: Outputs) -> Iterator[Outputs]:
     """Pieces whose features, logits or product with a block of samples take at most 16 MB in float64."""
-    rows = max(64, _CHUNK_VALUES // max(2048, outputs.features.shape[1], outputs.logits.shape[1]))
+    rows = _chunk_rows(outputs)
     for start in range(0, len(outputs), rows):
         yield outputs[start : start + rows]
+
+
+def _chunk_rows(outputs: Outputs) -> int:
+    return max(64, _CHUNK_VALUES // max(2048, outputs.features.shape[1], outputs.logits.shape[1]))
 
 
 def rowwise(outputs: Outputs, compute: Callable[[Outputs], Tensor], dtype: torch.dtype = torch.float64) -> Tensor:
@@ -208,6 +213,8 @@ def rowwise(outputs: Outputs, compute: Callable[[Outputs], Tensor], dtype: torch
 
     Written into one tensor: small results kept between large temporaries would pin the memory that those give back.
     """
+    if 0 < len(outputs) <= _chunk_rows(outputs):
+        return compute(outputs)
     result = torch.empty(len(outputs), dtype=dtype)
     start = 0
     for chunk in in_chunks(outputs):
@@ -223,9 +230,19 @@ def feature_chunks(outputs: Outputs) -> Iterator[Tensor]:
 
 def finite_rows(outputs: Outputs, views: Sequence[View]) -> Tensor:
     """Which samples have finite activations in all that a method looks at."""
-    parts = [outputs.logits, outputs.features, *(outputs.views[view] for view in views)]
-    # A sum is finite only if all its terms are: one pass, no mask of the full size.
-    return torch.stack([part.double().sum(1).isfinite() for part in parts]).all(0)
+    # One pass, no mask of the full size.
+    return torch.stack([part.double().sum(1).isfinite() for part in looked_at(outputs, views)]).all(0)
+
+
+def all_finite(parts: Sequence[Tensor]) -> bool:
+    """True only if every entry is finite. A sum is finite only if all its terms are; one that overflows says False."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return all(math.isfinite(part.numpy().sum()) for part in parts)
+
+
+def looked_at(outputs: Outputs, views: Sequence[View]) -> list[Tensor]:
+    """All that a method with these views looks at."""
+    return [outputs.logits, outputs.features, *(outputs.views[view] for view in views)]
 
 
 def check_percent(name: str, value: float, low: float = 0, high: float = 100) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from adascale.detectors.base import check_percent
 from adascale.detectors.shaping import Shaping
-from adascale.stats import descending, mass_ratio
+from adascale.ranking import fixed_ratio
 from adascale.types import Outputs
 
 
@@ -34,6 +33,5 @@ class LTS(Shaping):
         check_percent("percentile", self.percentile)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
-        ranked, _ = descending(outputs.features.clamp_min(0))
-        ratio = mass_ratio(ranked, torch.tensor([self.percentile], dtype=torch.float64))
+        ratio = fixed_ratio(outputs.features, self.percentile)
         return outputs.logits.double() * ratio.square()[:, None]

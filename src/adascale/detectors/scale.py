@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from adascale.detectors.base import check_percent, warn_if_signed
 from adascale.detectors.shaping import Shaping
-from adascale.stats import descending, mass_ratio, scaled_activation_logits
+from adascale.ranking import fixed_ratio
+from adascale.stats import scaled_activation_logits
 from adascale.types import Outputs
 
 
@@ -38,7 +38,7 @@ class SCALE(Shaping):
         check_percent("percentile", self.percentile)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
-        activations = outputs.features.clamp_min(0) if self.relu else outputs.features
-        warn_if_signed("SCALE", activations)
-        ratio = mass_ratio(descending(activations)[0], torch.tensor([self.percentile], dtype=torch.float64))
+        if not self.relu:
+            warn_if_signed("SCALE", outputs.features)
+        ratio = fixed_ratio(outputs.features, self.percentile, self.relu)
         return scaled_activation_logits(outputs.logits, self.head_.offset, ratio)

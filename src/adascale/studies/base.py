@@ -81,13 +81,17 @@ class Chart:
 
 @dataclass(frozen=True)
 class Block:
-    """One table with its charts, such as that of one network. note: what a reader of it must know, a line each."""
+    """One table with its charts, such as that of one network. note: what a reader of it must know, a line each.
+
+    unreadable: images that could not be read and are not in the figures.
+    """
 
     title: str
     columns: Sequence[Column]
     lines: Sequence[Line]
     charts: Sequence[Chart] = ()
     note: str = ""
+    unreadable: int = 0
 
 
 @dataclass(frozen=True)

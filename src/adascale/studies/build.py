@@ -89,4 +89,5 @@ def missing(block: Block, run: ModelRun) -> Block:
     for name, info in run.sets.items():
         for image, reason in list(info.failures.items())[:1]:
             notes.append(f"{len(info.failures)} images of {name} could not be read, such as {image}: {reason}")
-    return replace(block, note="\n".join(filter(None, notes)))
+    unreadable = sum(len(info.failures) for info in run.sets.values())
+    return replace(block, note="\n".join(filter(None, notes)), unreadable=unreadable)

@@ -14,7 +14,7 @@ from adascale.markup import escape, table
 from adascale.report import drawn, part
 from adascale.studies.base import Block, Cell, Result
 from adascale.studies.charts import draw
-from adascale.studies.write import shown, sizes, stored, texts
+from adascale.studies.write import remarks, shown, stored, texts
 
 LONG = 40  # rows; a longer table is folded away
 
@@ -36,7 +36,7 @@ def page(results: Sequence[Result]) -> str:
 
 def _section(result: Result) -> str:
     blocks = [_block(block, f"{result.study}-{place}-") for place, block in enumerate(result.blocks)]
-    notes = "".join(f"<p>{escape(note)}</p>\n" for note in (*result.notes, sizes(result)))
+    notes = "".join(f"<p>{escape(note)}</p>\n" for note in remarks(result))
     command = str(result.about.get("command") or f"adascale study {result.study}")
     about = "\n".join(map(escape, json.dumps(result.about, indent=2, default=str).split("\n")))
     return (

@@ -115,14 +115,24 @@ def markdown(result: Result) -> str:
         lines = [[in_markdown(text) for text in line] for line in texts(block)]
         parts += [f"## {in_markdown(block.title)}\n", markdown_table(header, lines)]
         parts += [f"{in_markdown(line)}\n" for line in block.note.splitlines()]
-    parts += [f"{in_markdown(note)}\n" for note in (*result.notes, sizes(result))]
+    parts += [f"{in_markdown(note)}\n" for note in remarks(result)]
     return "\n".join(parts)
 
 
-def sizes(result: Result) -> str:
-    """What was measured on how much."""
-    sets = result.about.get("sets", {})
-    return f"Suite {result.suite}: " + ", ".join(f"{name} {found['images']}" for name, found in sets.items()) + "."
+def remarks(result: Result) -> list[str]:
+    """How to read it, what was measured on how much, and what the paper measured on."""
+    sets, about = result.about.get("sets", {}), result.about.get("suite", {}).get("note", "")
+    images = ", ".join(f"{name} {found['images']}" for name, found in sets.items())
+    known = any(
+        cell.paper is not None for block in result.blocks for line in block.lines for cell in line.cells.values()
+    )
+    paper = "The paper's figures are of its own networks, and of the whole of its data sets, perhaps others."
+    return [
+        *result.notes,
+        f"Suite {result.suite}, images: {images}.",
+        *([about] if about else []),
+        *([paper] if known else []),
+    ]
 
 
 def for_people(block: Block) -> list[tuple[str, Table]]:
