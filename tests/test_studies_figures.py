@@ -258,10 +258,15 @@ def test_how_lines_are_drawn() -> None:
     """A band does not go where no value can be; hollow markers are explained."""
     series = [Series("a", [0.1, 0.2], spread=[0.3, 0.1]), Series("a", [0.1, 0.1], paper=True)]
     (axes,) = draw(Chart("lines", "T", series, ["x", "y"])).axes
-    assert axes.collections[0].get_paths()[0].vertices[:, 1].min() == 0
+    assert _lowest(axes) == 0
     assert axes.get_title("right") == "hollow: the paper"
     (below,) = draw(Chart("lines", "T", [Series("a", [-0.1, 0.2], spread=[0.3, 0.1])], ["x", "y"])).axes
-    assert below.collections[0].get_paths()[0].vertices[:, 1].min() == pytest.approx(-0.4)
+    assert _lowest(below) == pytest.approx(-0.4)
+
+
+def _lowest(axes: Any) -> float:
+    """Where the first band of a plot reaches down to."""
+    return float(axes.collections[0].get_paths()[0].vertices[:, 1].min())
 
 
 def test_every_section_has_its_charts(run: Run) -> None:

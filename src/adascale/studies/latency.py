@@ -12,7 +12,6 @@ from adascale import detectors, paper
 from adascale.data import load_batches
 from adascale.errors import InputError
 from adascale.extract import extract_batch
-from adascale.stats import activation_scale
 from adascale.studies.base import Block, Cell, Chart, Column, Line, Series
 from adascale.studies.setting import Setting, Study, Subject
 from adascale.timing import Timing, interleaved, scale_of_authors, scale_score_of_authors
@@ -112,7 +111,7 @@ def _times(size: int, batch: int, seed: int, repeats: int) -> dict[str, Timing]:
     return interleaved(
         {
             "scale.fixed": lambda: scale_of_authors(samples.features),
-            "scale.variable": lambda: activation_scale(method.ratios(samples)),
+            "scale.variable": lambda: method.scale_of(method.ratios(samples).numpy()),
             "score.fixed": lambda: scale_score_of_authors(samples.features, head),
             "score.variable": lambda: method.score(samples),
         },
