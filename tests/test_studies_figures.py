@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
 from adascale import Preprocess, detectors, metrics, paper, studies
@@ -30,6 +31,7 @@ from tests.studying import Run, line, named
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
 STEP = 0.25
+FIGURES = ("shift", "perturbed-activations", "q-ratio", "separation")
 DARK, BRIGHT = (60, 70, 80), (120, 130, 200)  # grey levels of whole images
 
 
@@ -107,6 +109,21 @@ def test_q_ratio_by_hand(by_hand: Setting) -> None:
 
 def _shift(x: Tensor) -> Tensor:
     return (x + STEP).square() - x.square()
+
+
+def test_unreadable_images_are_said(by_hand: Setting, tmp_path: Path) -> None:
+    """Left out of the figures, named under them."""
+    for level in BRIGHT:
+        Image.new("L", (4, 4), level).save(tmp_path / f"{level}.png")
+    (tmp_path / "broken.png").write_text("no picture")
+    names = [*(f"{level}.png" for level in BRIGHT), "broken.png"]
+    images = replace(by_hand.images, near={"bright": ImageSet(names, [tmp_path / name for name in names])})
+    whole = {name: studies.get(name).run(by_hand).blocks[0] for name in FIGURES}
+    for name in FIGURES:
+        block = studies.get(name).run(replace(by_hand, images=images)).blocks[0]
+        assert "1 images of bright could not be read, such as broken.png" in block.note
+        assert block.unreadable == 1
+        assert block.lines == whole[name].lines
 
 
 def test_separation(setting: Setting, run: Run) -> None:
