@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from adascale import Preprocess, detectors, metrics, paper, studies
+from adascale import InputError, Preprocess, detectors, metrics, paper, studies
 from adascale.benchmark import Network
 from adascale.data import ImageSet
 from adascale.model import Classifier
@@ -124,6 +124,11 @@ def test_unreadable_images_are_said(by_hand: Setting, tmp_path: Path) -> None:
         assert "1 images of bright could not be read, such as broken.png" in block.note
         assert block.unreadable == 1
         assert block.lines == whole[name].lines
+
+
+def test_nothing_to_show(by_hand: Setting) -> None:
+    with pytest.raises(InputError, match=r"squares: nothing to show.*no perturbed view"):
+        studies.get("shift").run(replace(by_hand, given={"statistic": "top"}))
 
 
 def test_separation(setting: Setting, run: Run) -> None:

@@ -32,7 +32,9 @@ def looked_into(setting: Setting, subject: Subject) -> ModelRun:
     entries = [Entry(_SHOWN, setting.base(subject)), Entry("scale", detectors.SCALE())]
     run = setting.job(subject, entries).run()
     if "id" not in run.profiles:
-        raise InputError(f"{subject.name}: no ID image gave finite activations, so there is nothing to show.")
+        raise InputError(
+            f"{subject.name}: nothing to show: AdaSCALE-A left out ({run.left_out.get(_SHOWN, 'no perturbed view')})."
+        )
     return run
 
 
