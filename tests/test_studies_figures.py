@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 
-from adascale import Preprocess, detectors, metrics, paper, studies
+from adascale import InputError, Preprocess, detectors, metrics, paper, studies
 from adascale.benchmark import Network
 from adascale.data import ImageSet
 from adascale.model import Classifier
 from adascale.recipes import RECIPES
 from adascale.studies import robustness
-from adascale.studies.base import Block, Chart
+from adascale.studies.base import Block, Chart, Series
+from adascale.studies.charts import draw
 from adascale.studies.inside import looked_into
 from adascale.studies.latency import BATCHES, SIZES, Latency
 from adascale.studies.page import page
@@ -29,6 +31,7 @@ from tests.studying import Run, line, named
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
 STEP = 0.25
+FIGURES = ("shift", "perturbed-activations", "q-ratio", "separation")
 DARK, BRIGHT = (60, 70, 80), (120, 130, 200)  # grey levels of whole images
 
 
@@ -108,6 +111,26 @@ def _shift(x: Tensor) -> Tensor:
     return (x + STEP).square() - x.square()
 
 
+def test_unreadable_images_are_said(by_hand: Setting, tmp_path: Path) -> None:
+    """Left out of the figures, named under them."""
+    for level in BRIGHT:
+        Image.new("L", (4, 4), level).save(tmp_path / f"{level}.png")
+    (tmp_path / "broken.png").write_text("no picture")
+    names = [*(f"{level}.png" for level in BRIGHT), "broken.png"]
+    images = replace(by_hand.images, near={"bright": ImageSet(names, [tmp_path / name for name in names])})
+    whole = {name: studies.get(name).run(by_hand).blocks[0] for name in FIGURES}
+    for name in FIGURES:
+        block = studies.get(name).run(replace(by_hand, images=images)).blocks[0]
+        assert "1 images of bright could not be read, such as broken.png" in block.note
+        assert block.unreadable == 1
+        assert block.lines == whole[name].lines
+
+
+def test_nothing_to_show(by_hand: Setting) -> None:
+    with pytest.raises(InputError, match=r"squares: nothing to show.*no perturbed view"):
+        studies.get("shift").run(replace(by_hand, given={"statistic": "top"}))
+
+
 def test_separation(setting: Setting, run: Run) -> None:
     (block,) = run("separation").blocks
     scores = looked_into(setting, setting.subjects[0]).scores
@@ -159,6 +182,7 @@ def test_corruption_of_nothing_is_clean(setting: Setting, monkeypatch: pytest.Mo
     for method in ("scale", "optfs", "adascale_a"):
         assert line(same, method) == line(same, f"{method}, ID alone") == line(clean, method)
         assert line(blurred, method) != line(clean, method)
+        assert line(blurred, method) != line(blurred, f"{method}, ID alone")
         assert line(jpeg, method) != line(clean, method)
         assert (line(blurred, f"{method}, ID alone")["ood.far.auroc"] or 0) < (
             line(clean, method)["ood.far.auroc"] or 0
@@ -243,11 +267,28 @@ def test_ish_on_the_digits(run: Run) -> None:
     assert block.note.count("accuracy") == 2
 
 
-def test_elsewhere_nothing_is_trained(by_hand: Setting) -> None:
-    for name in ("adversarial", "ish"):
-        result = studies.get(name).run(by_hand)
-        assert not (by_hand.cache / "trained").exists()
-        assert "nothing says" in result.notes[0] or "No network here says" in result.notes[0]
+@pytest.mark.parametrize(("name", "words"), [("adversarial", "nothing says"), ("ish", "No network here says")])
+def test_elsewhere_nothing_is_trained(setting: Setting, tmp_path: Path, name: str, words: str) -> None:
+    other = replace(setting, suite=replace(setting.suite, name="mine"), cache=tmp_path)
+    result = studies.get(name).run(other)
+    assert not (tmp_path / "trained").exists()
+    assert len(result.blocks[-1].lines) == 3
+    assert words in result.notes[0]
+
+
+def test_how_lines_are_drawn() -> None:
+    """A band does not go where no value can be; hollow markers are explained."""
+    series = [Series("a", [0.1, 0.2], spread=[0.3, 0.1]), Series("a", [0.1, 0.1], paper=True)]
+    (axes,) = draw(Chart("lines", "T", series, ["x", "y"])).axes
+    assert _lowest(axes) == 0
+    assert axes.get_title("right") == "hollow: the paper"
+    (below,) = draw(Chart("lines", "T", [Series("a", [-0.1, 0.2], spread=[0.3, 0.1])], ["x", "y"])).axes
+    assert _lowest(below) == pytest.approx(-0.4)
+
+
+def _lowest(axes: Any) -> float:
+    """Where the first band of a plot reaches down to."""
+    return float(axes.collections[0].get_paths()[0].vertices[:, 1].min())
 
 
 def test_every_section_has_its_charts(run: Run) -> None:

@@ -17,6 +17,7 @@ from adascale.markup import AUROC, FPR95, KINDS
 from adascale.profile import mean_ratio
 from adascale.results import ModelRun, Profile
 from adascale.studies.base import Block, Cell, Chart, Column, Line, Series
+from adascale.studies.build import missing
 from adascale.studies.charts import ID
 from adascale.studies.setting import Setting, Study, Subject
 from adascale.table import figures
@@ -31,7 +32,9 @@ def looked_into(setting: Setting, subject: Subject) -> ModelRun:
     entries = [Entry(_SHOWN, setting.base(subject)), Entry("scale", detectors.SCALE())]
     run = setting.job(subject, entries).run()
     if "id" not in run.profiles:
-        raise InputError(f"{subject.name}: no ID image gave finite activations, so there is nothing to show.")
+        raise InputError(
+            f"{subject.name}: nothing to show: AdaSCALE-A left out ({run.left_out.get(_SHOWN, 'no perturbed view')})."
+        )
     return run
 
 
@@ -64,7 +67,7 @@ class Curves(Study):
                 columns.append(Column(f"{name}/id", "over ID", name, unit="ratio"))
             lines = [self._line(run.profiles, names, place) for place in _places(run.profiles[ID].ranks)]
             charts = [self._chart(run, name) for name in names]
-            yield Block(subject.name, columns, lines, charts)
+            yield missing(Block(subject.name, columns, lines, charts), run)
 
     def _curve(self, profile: Profile) -> tuple[Tensor, Tensor]:
         """Mean and deviation."""
@@ -80,7 +83,8 @@ class Curves(Study):
         for name in names:
             own, known = cells[name].measured, cells[ID].measured
             cells[f"{name}/id"] = Cell(own / known if own is not None and known else None)
-        return Line(f"at {float(profiles[ID].ranks[place]):.2g} %", cells)
+        rank = float(f"{float(profiles[ID].ranks[place]):.2g}")
+        return Line(f"at {rank:g} %", cells)
 
     def _chart(self, run: ModelRun, name: str) -> Chart:
         series = []
@@ -120,7 +124,7 @@ class Ratios(Study):
             lines = [Line(set_label(run, name), q_cells(run.profiles, name)) for name in names]
             series = [Series(sign, [line.cells[key].measured for line in lines]) for key, sign in _SIGNS.items()]
             chart = Chart("bars", "Over ID", series, [line.label for line in lines], y="mean of the set / mean of ID")
-            yield Block(subject.name, columns, lines, [chart])
+            yield missing(Block(subject.name, columns, lines, [chart]), run)
 
     def notes(self, setting: Setting) -> list[str]:
         return ["Above 1, the strongest activations of the set move further than those of ID."]
@@ -161,7 +165,7 @@ class Separation(Study):
                 for name in names
             ]
             charts = [_histogram(run, method, name) for name in names for method in methods]
-            yield Block(subject.name, columns, lines, charts)
+            yield missing(Block(subject.name, columns, lines, charts), run)
 
     def notes(self, setting: Setting) -> list[str]:
         return [

@@ -12,7 +12,6 @@ from adascale import detectors, paper
 from adascale.data import load_batches
 from adascale.errors import InputError
 from adascale.extract import extract_batch
-from adascale.stats import activation_scale
 from adascale.studies.base import Block, Cell, Chart, Column, Line, Series
 from adascale.studies.setting import Setting, Study, Subject
 from adascale.timing import Timing, interleaved, scale_of_authors, scale_score_of_authors
@@ -29,9 +28,13 @@ _PARTS = {"scale": "Scaling alone", "score": "With head and logsumexp"}
 
 @dataclass(frozen=True)
 class Latency(Study):
-    """repeats: turns of each timing; those through the network are a third as many."""
+    """repeats: turns of each timing; those through the network are a fifth as many."""
 
-    repeats: int = 21
+    repeats: int = 41
+
+    @property
+    def _passes(self) -> int:
+        return max(3, self.repeats // 5)
 
     def blocks(self, setting: Setting) -> Iterator[Block]:
         for batch in BATCHES:
@@ -46,7 +49,7 @@ class Latency(Study):
         return Block(f"{batch} image{'s' * (batch > 1)} a call", columns, lines, charts)
 
     def _total(self, setting: Setting, subject: Subject) -> Block:
-        times, images = _passes(setting, subject, max(3, self.repeats // 3))
+        times, images = _timed_passes(setting, subject, self._passes)
         column = Column("forwards", "total cost", unit="plain forwards")
         milliseconds = Column("ms", "time an image", unit="ms")
         lines = []
@@ -65,11 +68,11 @@ class Latency(Study):
 
     def notes(self, setting: Setting) -> list[str]:
         return [
-            f"Median ± half the middle half of {self.repeats} turns (through the network {max(3, self.repeats // 3)}); "
+            f"Median ± half the middle half of {self.repeats} turns (through the network {self._passes}); "
             "the calls take turns, and ratios are taken turn by turn. Fixed: SCALE as its authors compute it (copy, "
             "top-k, zero and scatter, sums, exp, product). Variable: AdaSCALE-A from the activations of the clean and "
             f"the perturbed image to the scale e^r, or to the score. {_CLASSES} classes, eCDF over {_REFERENCE} "
-            f"samples, {torch.get_num_threads()} threads. The paper's times are of another machine: compare ratios."
+            f"samples; threads: {torch.get_num_threads()}. The paper's times are of another machine: compare ratios."
         ]
 
     def settings(self, setting: Setting, subject: Subject) -> dict[str, Any]:
@@ -111,7 +114,7 @@ def postprocessing(size: int, batch: int, seed: int, repeats: int, classes: int 
     samples = outputs(batch)
     calls = {
         "scale.fixed": lambda: scale_of_authors(samples.features),
-        "scale.variable": lambda: activation_scale(method.ratios(samples).numpy()),
+        "scale.variable": lambda: method.scale_of(method.ratios(samples).numpy()),
         "score.fixed": lambda: scale_score_of_authors(samples.features, head),
         "score.variable": lambda: method.score(samples),
     }
@@ -127,7 +130,7 @@ def _chart(part: str, title: str, batch: int, lines: list[Line]) -> Chart:
     return Chart("lines", f"{title}, batch {batch}", series, [line.label for line in lines], y="variable / fixed")
 
 
-def _passes(setting: Setting, subject: Subject, repeats: int) -> tuple[dict[str, Timing], int]:
+def _timed_passes(setting: Setting, subject: Subject, repeats: int) -> tuple[dict[str, Timing], int]:
     """The plain forward pass, and for each choice of pixels all from images to scores."""
     network, known = subject.network.classifier, setting.images.id
     batch = next((b.images for b in load_batches(known, subject.network.preprocess, _IMAGES) if len(b.images)), None)
