@@ -1,10 +1,11 @@
 """What everything costs, as ratios measured side by side in one run.
 
-    [ADASCALE_DATA=DIR] python -m benchmarks [--only a,c] [--networks NAME ...] [--repeats N] [--quick] [--json FILE]
+    [ADASCALE_DATA=DIR] python -m benchmarks [--only a,c] [--networks NAME ...] [--repeats N] [--quick] [--compile] [--json FILE]
 
 (a) the full score against a plain forward pass; (b) against the authors' procedure; (c) decisions on ID traffic and on
 a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of all methods against the bare passes;
-(f) tuning against one extraction; (g) scoring JPEG files against a bare loop; (h) growth. Real networks where
+(f) tuning against one extraction; (g) scoring JPEG files against a bare loop; (h) growth; (i) the options of a pass
+(torch.compile, which takes minutes to start, only with --compile). Real networks where
 ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see that everything runs.
 Exit code 1 if a measured ratio exceeds what is promised.
 """
@@ -24,18 +25,22 @@ from pathlib import Path
 import torch
 
 from adascale import Preprocess, load_network
-from benchmarks import passes, postprocessing, whole
+from benchmarks import passes, postprocessing, variants, whole
 from benchmarks.measured import Ratio
 from benchmarks.subjects import REAL, Subject, jpegs, names, subject
 
-PARTS = "abcdefgh"
+PARTS = "abcdefghi"
 
 
-def measured(parts: str, chosen: list[str], repeats: int, quick: bool) -> Iterator[Ratio]:
+def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled: bool) -> Iterator[Ratio]:
     if "d" in parts:
         yield from postprocessing.against_scale(3 if quick else 7 * repeats)
     if "h" in parts:
         yield from postprocessing.growth(1 if quick else repeats)
+    if "i" in parts:
+        yield from variants.drafts(repeats)
+    if "i" in parts and compiled:
+        yield from variants.options(subject("resnet18-shaped", 64, 64), repeats, variants.COMPILED)
     for name in chosen:
         large = name.startswith(("imagenet", "resnet50"))
         count, val = (8, 8) if quick else (96, 64) if large else (256, 300)
@@ -46,6 +51,8 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool) -> Iterat
             yield from passes.decisions(here, repeats)
         if ("e" in parts or "f" in parts) and name != "cifar100_densenet101":  # the same network as cifar10's
             yield from _whole(here, parts, 8 if quick else 40 if large else 200, repeats)
+        if "i" in parts and name != "cifar100_densenet101":
+            yield from variants.options(here, repeats)
         if "g" in parts and large:
             with tempfile.TemporaryDirectory() as folder:
                 preprocess = jpegs(Path(folder), count, name)
@@ -77,6 +84,7 @@ def main() -> int:
     parser.add_argument("--networks", nargs="*", help=f"of {', '.join(names())}")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     parts, chosen = given.only.replace(",", ""), given.networks or list(names())
@@ -85,7 +93,7 @@ def main() -> int:
     repeats = 1 if given.quick else given.repeats
     print("| part | what | case | median | turns | at most | note |\n|---|---|---|---|---|---|---|", flush=True)
     results = []
-    for found in measured(parts, chosen, repeats, given.quick):
+    for found in measured(parts, chosen, repeats, given.quick, given.compile):
         results.append(found)
         print(line(found), flush=True)
     if given.json is not None:

@@ -1,0 +1,85 @@
+"""(i) what the options of a pass do: time, and what becomes of scores and decisions."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from adascale import Classifier, OODDetector, Preprocess
+from adascale.timing import interleaved
+from benchmarks.measured import Ratio, ratio
+from benchmarks.subjects import Subject
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "channels_last=False": {"channels_last": False},
+    "precision='bf16'": {"precision": "bf16"},
+    "precision='fp16'": {"precision": "fp16"},
+}
+COMPILED: dict[str, dict[str, Any]] = {"compiled=True": {"compiled": True}}
+
+
+def options(subject: Subject, repeats: int, variants: dict[str, dict[str, Any]] = VARIANTS) -> Iterator[Ratio]:
+    """The full score with trivial pixels, each option against none; fitted with the option, as a user would."""
+    images = torch.cat([subject.known, subject.unknown])
+    batch = images[: subject.batch]
+    usual = _fitted(subject, {})
+    known = usual(images)
+    for name, option in variants.items():
+        detector = _fitted(subject, option)
+        found = detector(images)
+        flips = int((found.is_ood != known.is_ood).sum())
+        note = f"rank correlation of scores {rank_correlation(found.score, known.score):.5f}, "
+        note += f"{flips} of {len(images)} decisions flip"
+        calls: dict[str, Callable[[], object]] = {
+            "usual": partial(usual.score, batch),
+            "option": partial(detector.score, batch),
+        }
+        times = interleaved(calls, repeats)
+        yield ratio(
+            "i", f"full score with {name} / without", subject.name, times["option"].over(times["usual"]), None, note
+        )
+
+
+def _fitted(subject: Subject, option: dict[str, Any]) -> OODDetector:
+    detector = OODDetector(Classifier(subject.model, **option), "adascale_a", p_min=80, p_max=85)
+    detector.batch_size = subject.batch
+    return detector.fit(subject.val, tune=False)
+
+
+def rank_correlation(a: Tensor, b: Tensor) -> float:
+    """Spearman's."""
+    ranks = torch.stack([values.argsort().argsort().double() for values in (a, b)])
+    return float(torch.corrcoef(ranks)[0, 1])
+
+
+def drafts(repeats: int) -> Iterator[Ratio]:
+    """Decoding a camera's JPEG (4000 x 3000, smooth with fine noise) to 224 pixels."""
+    generator = np.random.default_rng(0)
+    coarse = Image.fromarray(generator.integers(0, 256, (30, 40, 3), dtype=np.uint8)).resize(
+        (4000, 3000), Image.Resampling.BICUBIC
+    )
+    noisy = np.asarray(coarse).astype(np.int16) + generator.integers(-12, 13, (3000, 4000, 3))
+    buffer = io.BytesIO()
+    Image.fromarray(noisy.clip(0, 255).astype(np.uint8)).save(buffer, "JPEG", quality=92)
+    preprocess = Preprocess(256, 224, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+    def decoded(draft: bool) -> Tensor:
+        with Image.open(buffer) as image:
+            if draft:
+                image.draft(None, (512, 512))
+            return replace(preprocess, draft=draft)(image)
+
+    difference = (decoded(True) - decoded(False)).abs() * torch.tensor(preprocess.std).view(3, 1, 1) * 255
+    note = f"pixels differ by {float(difference.mean()):.2f} of 255 on average, {float(difference.max()):.0f} at most"
+    times = interleaved({"full": partial(decoded, False), "draft": partial(decoded, True)}, repeats)
+    yield ratio(
+        "i", "decoding with draft=True / without", "JPEG, 4000 x 3000", times["draft"].over(times["full"]), None, note
+    )
