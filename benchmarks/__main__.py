@@ -1,6 +1,7 @@
 """What everything costs, as ratios measured side by side in one run.
 
-    [ADASCALE_DATA=DIR] python -m benchmarks [--only a,c] [--networks NAME ...] [--repeats N] [--quick] [--compile] [--json FILE]
+    [ADASCALE_DATA=DIR] python -m benchmarks [--only a,c] [--networks NAME ...] [--repeats N] [--quick] [--compile]
+                                            [--json FILE]
 
 (a) the full score against a plain forward pass; (b) against the authors' procedure; (c) decisions on ID traffic and on
 a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of all methods against the bare passes;
