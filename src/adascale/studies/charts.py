@@ -29,7 +29,7 @@ def draw(chart: Chart) -> Figure:
     axes.set(xlabel=chart.y if lying else chart.x, ylabel=chart.x if lying else chart.y)
     if chart.kind != "grid" and len(look) > 1:
         legend(figure, list(look), look)
-    if any(one.paper for one in chart.series):
+    if chart.kind != "grid" and any(one.paper for one in chart.series):
         axes.set_title("hollow: the paper", loc="right", color=INK, size=8.5)
     return figure
 
