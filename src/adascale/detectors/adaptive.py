@@ -183,7 +183,7 @@ class Adaptive(Shaping):
     def scaled_logits(self, logits: Tensor, ratio: Floats) -> Tensor:
         """The logits after scaling with ``r``."""
         direction, offset = self.line(logits.double(), self.head_.offset)
-        return torch.addcmul(offset, torch.from_numpy(self.scale_of(ratio))[:, None], direction)
+        return torch.from_numpy(self.scale_of(ratio))[:, None] * direction + offset
 
     def sweep(
         self, points: Sequence[Mapping[str, Any]], reference: Outputs | None, head: Head, sets: Sequence[Outputs]
