@@ -1,1 +1,1 @@
-"""Measurements. ``python -m benchmarks.detectors``: time and memory; ``python -m benchmarks.methods``: accuracy."""
+"""Measurements. ``python -m benchmarks``: ratios of time; the modules have commands of their own."""

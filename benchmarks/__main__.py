@@ -51,7 +51,7 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
         if "c" in parts:
             yield from passes.decisions(here, repeats)
         if ("e" in parts or "f" in parts) and name != "cifar100_densenet101":  # the same network as cifar10's
-            yield from _whole(here, parts, 8 if quick else 40 if large else 200, repeats)
+            yield from _whole(here, parts, 8 if quick else 16 if large else 60, repeats)
         if "i" in parts and name != "cifar100_densenet101":
             yield from variants.options(here, repeats)
         if "g" in parts and large:
@@ -65,11 +65,11 @@ def _whole(here: Subject, parts: str, count: int, repeats: int) -> Iterator[Rati
     preprocess = Preprocess(here.known.shape[-1], here.known.shape[-1], (0.5,) * 3, (0.25,) * 3)
     if here.name in REAL:
         preprocess = load_network(f"{os.environ['ADASCALE_DATA']}/networks.py:{here.name}")[1] or preprocess
-    few = max(1, repeats // 3)
+    few = min(3, repeats)
     if "e" in parts:
         yield from whole.bench(here, suite, images, preprocess, few)
     if "f" in parts:
-        suite, images = whole.limited(here.name, max(count, 64))
+        suite, images = whole.limited(here.name, 64)
         yield from whole.tuning(here, images, preprocess, few)
 
 
@@ -91,6 +91,10 @@ def main() -> int:
     parts, chosen = given.only.replace(",", ""), given.networks or list(names())
     if unknown := (set(parts) - set(PARTS)) | (set(chosen) - set(names())):
         parser.error(f"{', '.join(sorted(unknown))}: parts are {PARTS}, networks {', '.join(names())}")
+    if given.repeats < 1:
+        parser.error(f"--repeats {given.repeats}: at least 1")
+    if given.json is not None and not given.json.parent.is_dir():
+        parser.error(f"--json {given.json}: there is no such folder")
     repeats = 1 if given.quick else given.repeats
     print("| part | what | case | median | turns | at most | note |\n|---|---|---|---|---|---|---|", flush=True)
     results = []

@@ -7,8 +7,6 @@ through the head.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -22,12 +20,10 @@ class Authors:
 
     def __init__(self, model: nn.Module, head_name: str, head: Head, p_min: float = 80, p_max: float = 85) -> None:
         self.model, self.head, self.p_min, self.p_max = model, head, p_min, p_max
-        self._seen: list[Tensor] = []
-        self._hook = model.get_submodule(head_name).register_forward_hook(self._keep)
+        self._layer = model.get_submodule(head_name)
         self.reference = np.zeros(1)
 
     def close(self) -> None:
-        self._hook.remove()
         self.model.zero_grad()
 
     def fit(self, images: Tensor) -> Authors:
@@ -63,9 +59,7 @@ class Authors:
         return features, 10 * shift + moved.gather(1, second).sum(1)
 
     def _forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        self._seen.clear()
-        logits = self.model(images)
-        return self._seen[0].flatten(1), logits
-
-    def _keep(self, _: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        self._seen.append(args[0])
+        seen: list[Tensor] = []
+        with self._layer.register_forward_pre_hook(lambda _, args: seen.append(args[0])):
+            logits = self.model(images)
+        return seen[0].flatten(1), logits

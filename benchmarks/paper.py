@@ -66,7 +66,9 @@ def _pair(line: Line, fpr95: str, auroc: str) -> str:
     cells = [line.cells.get(key, Cell(None)) for key in (fpr95, auroc)]
     if any(cell.measured is None for cell in cells):
         return DASH
-    measured = " / ".join(f"{cell.measured:.2f}" + (f" ± {cell.spread:.2f}" if cell.spread is not None else "") for cell in cells)
+    measured = " / ".join(
+        f"{cell.measured:.2f}" + (f" ± {cell.spread:.2f}" if cell.spread is not None else "") for cell in cells
+    )
     if any(cell.paper is None for cell in cells):
         return measured
     return f"{measured} ({' / '.join(f'{cell.paper:.2f}' for cell in cells)})"

@@ -29,6 +29,7 @@ def bench(subject: Subject, suite: Suite, images: SuiteImages, preprocess: Prepr
     """(e): every method on every set, from files to the table, with an empty cache each time."""
     ours, bare = [], []
     sets = [*(found for _, found in tested(images).values()), images.val]
+    _bare_passes(subject, preprocess, sets[:1], None)  # warm
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as cache:
             job = _job(subject, images, preprocess, list(entries(["all"], [], None, "none")), Path(cache))
@@ -42,7 +43,8 @@ def bench(subject: Subject, suite: Suite, images: SuiteImages, preprocess: Prepr
 
 def _bare_passes(subject: Subject, preprocess: Preprocess, sets: list[ImageSet], train: ImageSet | None) -> None:
     """What the methods need at least: a forward pass, two input gradients (AdaSCALE, ODIN), two more forward passes."""
-    for parameter in subject.model.parameters():
+    wanted = [parameter for parameter in subject.model.parameters() if parameter.requires_grad]
+    for parameter in wanted:
         parameter.requires_grad_(False)
     for images in sets:
         for batch in load_batches(images, preprocess, subject.batch):
@@ -56,7 +58,7 @@ def _bare_passes(subject: Subject, preprocess: Preprocess, sets: list[ImageSet],
                 subject.model(batch.images)
     if train is not None:
         _bare_loop(subject, train, preprocess)
-    for parameter in subject.model.parameters():
+    for parameter in wanted:
         parameter.requires_grad_(True)
 
 
@@ -117,12 +119,12 @@ def scoring(subject: Subject, folder: Path, preprocess: Preprocess, repeats: int
 
 
 def limited(name: str, count: int) -> tuple[Suite, SuiteImages]:
-    """The suite of a real network with this many images in each set; else the digits'."""
+    """The suite of a real network with this many images in each set, and all training images; else the digits'."""
     from benchmarks.tuning import SUITES
 
     file = SUITES / f"{name}.toml"
     suite = load_suite(str(file) if file.is_file() else "digits")
-    return suite, open_suite(suite, limit=count)
+    return suite, replace(open_suite(suite, limit=count), train=open_suite(suite).train)
 
 
 def _job(subject: Subject, images: SuiteImages, preprocess: Preprocess, lines: list[Entry], cache: Path) -> Job:

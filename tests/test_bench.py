@@ -56,7 +56,7 @@ def table(place: Path, out: str) -> list[dict[str, str]]:
 def test_one_pass_an_image_and_one_a_view_for_any_number_of_methods(
     suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probe, sets = 2, 40 + 70 + 20 + 20
+    probe, sets = 4, 40 + 70 + 20 + 20
     # trivial pixels: a pass with the gradient, a perturbed pass; the training images have no view
     assert sum(bench(suite, monkeypatch, "a", *METHODS)) == probe + 2 * sets + 40
     assert bench(suite, monkeypatch, "b", *METHODS) == []
@@ -72,7 +72,7 @@ def test_one_pass_an_image_and_one_a_view_for_any_number_of_methods(
 def test_everything_from_a_fresh_cache(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All methods: one pass with two gradients, trivial pixels, ODIN's."""
     passed = sum(bench(suite, monkeypatch, "a", "--methods", "all", "--set", "knn.k=5", "--set", "vim.dim=8"))
-    assert passed == 2 + 3 * (40 + 70 + 20 + 20) + 40
+    assert passed == 4 + 3 * (40 + 70 + 20 + 20) + 40
     rows = table(suite, "a")
     labels = {row["method"] for row in rows}
     left_out = json.loads((suite / "a" / "results.json").read_text())["reproduce"]["networks"]["Net"]["left_out"]
@@ -102,7 +102,7 @@ def test_a_broken_or_foreign_cache_is_never_used(suite: Path, monkeypatch: pytes
     assert 0 < sum(bench(suite, monkeypatch, "c", *METHODS)) < 150
     pixels = np.load(suite / "near.npz")["images"]
     np.savez(suite / "near.npz", images=255 - pixels)
-    assert sum(bench(suite, monkeypatch, "d", *METHODS)) == 2 + 2 * 20
+    assert sum(bench(suite, monkeypatch, "d", *METHODS)) == 4 + 2 * 20
 
 
 def test_the_figures_are_those_of_the_scores(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,5 +89,4 @@ def test_decisions_are_compared_before_they_are_timed(monkeypatch: pytest.Monkey
         return replace(decision, is_ood=~decision.is_ood)
 
     monkeypatch.setattr(OODDetector, "decide", other_way_round)
-    with pytest.raises(AssertionError, match="an early decision differs"):
-        list(passes.decisions(subject, 1))
+    assert all("16 DECISIONS DIFFER" in entry.note for entry in passes.decisions(subject, 1))

@@ -182,6 +182,16 @@ class TestDraft:
         assert float((quick[0] - exact[0]).abs().max()) * 0.25 * 255 < 6  # of 255
         assert torch.equal(quick[1:], exact[1:])  # no JPEG; too small already
 
+    @pytest.mark.parametrize("size", [(1001, 751), (513, 377), (2007, 1505)])
+    def test_sizes_that_cannot_be_divided(self, size: tuple[int, int], tmp_path: Path) -> None:
+        picture(60, 45).resize(size, Image.Resampling.BICUBIC).save(tmp_path / "odd.jpg", quality=95)
+        whole = replace(RGB, size=50, crop=None)
+        exact, quick = (
+            next(load_batches(find_images(tmp_path), replace(whole, draft=draft))).images for draft in (False, True)
+        )
+        assert exact.shape == quick.shape
+        assert float((quick - exact).abs().mean()) * 0.25 * 255 < 1  # of 255; a shift of half a pixel gives 4
+
     def test_never_below_twice_the_size(self, large: ImageSet) -> None:
         assert large.open(0).size == (1600, 1200)
         assert large.open(0, least=32).size == (200, 150)

@@ -214,3 +214,20 @@ def test_a_sample_alone_scores_as_in_its_batch(name: str) -> None:
     method = detectors.get(name)().fit(outputs, head)
     alone = torch.cat([method.score(outputs[i : i + 1]) for i in range(30)])
     assert torch.allclose(alone, method.score(outputs), rtol=1e-13, atol=0)
+
+
+def test_outputs_of_any_precision_and_heads_that_want_gradients() -> None:
+    generator = torch.Generator().manual_seed(0)
+    layer = torch.nn.Linear(40, 6)
+    head = Head(layer.weight, layer.bias)
+    features = torch.randn(30, 40, generator=generator).clamp_min(0).bfloat16()
+    outputs = Outputs(layer(features.float()).bfloat16(), features, {View(): features + 1})
+    method = detectors.AdaSCALE_A().fit(outputs, head)
+    assert outputs.features.dtype == torch.float32
+    assert method.score(outputs[:1]).isfinite().all()
+    assert method.ratios(outputs[:0]).shape == method.score(outputs[:0]).shape == (0,)
+
+
+def test_pixels_that_are_no_word_are_refused() -> None:
+    with pytest.raises(InputError, match="pixels"):
+        detectors.AdaSCALE_A(pixels=["trivial"])  # type: ignore[arg-type]

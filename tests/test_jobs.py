@@ -28,12 +28,12 @@ def test_several_methods_share_one_extraction(
     monkeypatch.setenv("CALLS", str(place / "calls"))
     assert inside(monkeypatch, *base, "-o", place / "dets", *chosen) == 0
     # a look at the first two images, two passes for the 30 images, then the probe of each of the three files
-    assert (place / "calls").read_text().split() == ["2", "30", "30", "2", "2", "2"]
+    assert (place / "calls").read_text().split() == ["2", "2", "30", "30", "2", "2", "2"]
     files = sorted(path.name for path in (place / "dets").iterdir())
     assert files == ["adascale_a.safetensors", "ebo.safetensors", "scale.safetensors"]
     (place / "calls").unlink()
     assert inside(monkeypatch, "score", place / "id", "-d", place / "dets", "-o", place / "s.csv") == 0
-    assert (place / "calls").read_text().split() == ["2", "2"] * 3 + ["30", "30"]
+    assert (place / "calls").read_text().split() == ["2", "2", "2"] * 3 + ["30", "30"]
     table = rows(place / "s.csv")
     assert list(table[0]) == [
         "image",

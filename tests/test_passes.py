@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,37 @@ class Flattens(SmallNet):
         return super().features(x) + 0 * a.view(len(x), -1)[:, :1]
 
 
-class Counts(SmallNet):
-    """Counts what is computed after the head."""
+class Guarded(SmallNet):
+    """Code around the head that must see it return: a flag, and a net under exceptions."""
 
-    after = 0
+    busy = False
 
     def forward(self, x: Tensor) -> Any:
-        logits = super().forward(x)
-        self.after += 1
-        return logits
+        assert not self.busy
+        self.busy = True
+        try:
+            return self.fc(self.features(x))
+        except Exception as error:
+            raise ValueError("forward failed") from error
+        finally:
+            self.busy = False
+
+
+class Cascade(SmallNet):
+    """Calls its head again for a larger batch."""
+
+    def forward(self, x: Tensor) -> Any:
+        features = self.features(x)
+        return self.fc(features) if len(x) <= 2 else self.fc(features + 0 * self.fc(features * 0).sum())
+
+
+class Strided(SmallNet):
+    """Reads its activations by their place in memory."""
+
+    def features(self, x: Tensor) -> Tensor:
+        a = torch.relu(self.conv(x))
+        first = a.as_strided((len(x), 16), (a.stride(0), 1))
+        return super().features(x) + first.mean(1, keepdim=True)
 
 
 class Twice(SmallNet):
@@ -73,7 +96,7 @@ def test_a_network_that_cannot_take_channels_last_gets_its_own_layout() -> None:
     found = outputs(Classifier(model))
     for a, b in zip(found, outputs(Classifier(model, channels_last=False)), strict=True):
         assert torch.equal(a, b)
-    with pytest.raises(RuntimeError, match="view"):
+    with pytest.raises(InputError, match="does not take channels_last=True: view size"):
         outputs(Classifier(model, channels_last=True))
 
 
@@ -81,22 +104,46 @@ def test_a_network_that_cannot_take_channels_last_gets_its_own_layout() -> None:
 def test_pieces_give_what_the_whole_batch_gives(pixels: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = seeded(SmallNet)
     whole = outputs(Classifier(model), pixels, 7)
-    monkeypatch.setattr("adascale.model.at_once", lambda _: 3)
+    monkeypatch.setattr("adascale.model.at_once", lambda *_: 3)
     for a, b in zip(outputs(Classifier(model), pixels, 7), whole, strict=True):
         assert torch.allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def test_small_images_go_in_larger_pieces() -> None:
-    assert at_once(torch.zeros(100, 3, 224, 224)) == 16
-    assert at_once(torch.zeros(100, 3, 32, 32)) == 42
+    assert at_once(torch.zeros(100, 3, 224, 224), SmallNet()) == 16
+    assert at_once(torch.zeros(100, 3, 32, 32), SmallNet()) == 42
 
 
-def test_the_perturbed_pass_stops_at_the_head() -> None:
-    model: Any = seeded(Counts)
-    classifier = Classifier(model).locate(images())
-    model.after = 0
+def test_the_perturbed_pass_does_not_compute_the_head() -> None:
+    model: Any = seeded(SmallNet)
+    classifier, calls = Classifier(model).locate(images()), list[int]()
+    computed = model.fc.forward
+
+    def counted(x: Tensor) -> Tensor:
+        calls.append(len(x))
+        return computed(x)  # type: ignore[no-any-return]
+
+    model.fc.forward = counted
     extract_batch(classifier, images(), [View("trivial"), View("salient")])
-    assert model.after == 1
+    assert calls == [6]
+    assert model.fc.forward is counted
+
+
+@pytest.mark.parametrize("kind", [Guarded, Cascade, Strided])
+def test_networks_with_a_mind_of_their_own(kind: type[SmallNet]) -> None:
+    model = seeded(kind)
+    found = outputs(Classifier(model), "trivial")
+    plain = Classifier(model, channels_last=False)
+    plain._run_to_the_head = lambda images: plain._run(images)[0]  # type: ignore[method-assign]
+    for a, b in zip(found, outputs(plain, "trivial"), strict=True):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_images_that_share_statistics_stay_together() -> None:
+    model: Any = seeded(SmallNet)
+    model.norm = nn.BatchNorm2d(model.norm.num_features, track_running_stats=False)
+    many = images(40, size=64)
+    assert torch.allclose(extract_batch(Classifier(model.eval()), many).logits, model(many), rtol=1e-4, atol=1e-5)
 
 
 def test_a_head_called_twice_is_read_at_its_last_call() -> None:
@@ -127,16 +174,45 @@ def test_how_it_runs_is_part_of_the_cache_key() -> None:
     assert len({classifier.code() for classifier in made}) == 3
 
 
+class Graphs:
+    """A backend that counts what it is given to compile, and how often it runs."""
+
+    def __init__(self) -> None:
+        self.made = self.run = 0
+
+    def __call__(self, graph: Any, _: Any) -> Any:
+        self.made += 1
+
+        def call(*args: Any) -> Any:
+            self.run += 1
+            return graph(*args)
+
+        return call
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the compiler's own
 @pytest.mark.parametrize("pixels", ["trivial", "random"])
-def test_compiled_parts_give_the_same_and_are_taken_off_again(pixels: str) -> None:
-    model = seeded(SmallNet)
-    classifier = Classifier(model, compiled="eager")
+def test_compiled_parts_run_compiled_and_are_taken_off_again(pixels: str) -> None:
+    model, graphs = seeded(SmallNet), Graphs()
+    classifier = Classifier(model, compiled=graphs)
     found = outputs(classifier, pixels)
+    assert graphs.made >= 2  # conv and norm, not the head
+    assert graphs.run >= (4 if pixels == "trivial" else 2)  # both in every pass; random pixels share one
     for a, b in zip(found, outputs(Classifier(model), pixels), strict=True):
         assert torch.allclose(a, b, rtol=1e-5, atol=1e-6)
-    assert classifier._parts is not None
-    assert len(classifier._parts._calls) == 2  # conv and norm, not the head
     assert not any("_compiled_call_impl" in vars(module) for module in model.modules())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_copy_of_a_compiled_classifier_has_its_own_weights() -> None:
+    classifier = Classifier(seeded(SmallNet), compiled="eager")
+    outputs(classifier)
+    other: Any = copy.deepcopy(classifier)
+    with torch.no_grad():
+        other.model.conv.weight.zero_()
+    zeroed = outputs(other)
+    for a, b in zip(zeroed, outputs(Classifier(other.model)), strict=True):
+        assert torch.allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
 def test_a_detector_runs_in_the_precision_it_was_fitted_in(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from adascale.errors import InputError
 
 SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
 _MOST_PIXELS = 50_000_000
+_DRAFTED = "adascale: size and box before draft"
 LIST_SUFFIXES = frozenset((".txt", ".lst", ".list"))
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
 
@@ -65,7 +66,7 @@ class Preprocess:
         return tensor.sub_(torch.tensor(self.mean).view(shape)).div_(torch.tensor(self.std).view(shape))
 
     def _resize(self, image: Image.Image) -> Image.Image:
-        width, height = image.size
+        (width, height), box = image.info.get(_DRAFTED, (image.size, None))
         if isinstance(self.size, int):
             short, long = sorted((width, height))
             new_long = max(1, int(self.size * long / short))
@@ -74,7 +75,9 @@ class Preprocess:
             target = (self.size[1], self.size[0])
         if target[0] * target[1] > _MOST_PIXELS:
             raise ValueError(f"{width} x {height} would be resized to {target[0]} x {target[1]}: too long and thin")
-        return image if target == image.size else image.resize(target, Image.Resampling[self.interpolation.upper()])
+        if target == image.size and box is None:
+            return image
+        return image.resize(target, Image.Resampling[self.interpolation.upper()], box=box)
 
     def _crop(self, image: Image.Image) -> Image.Image:
         if self.crop is None:
@@ -99,6 +102,17 @@ def eight_bit(image: Image.Image) -> Image.Image:
     values = np.asarray(image).astype(np.float64)
     scale = 1 if values.max(initial=0) <= 255 and image.mode == "I" else 257
     return Image.fromarray((values / scale).round().clip(0, 255).astype(np.uint8))
+
+
+def _draft(image: Image.Image, least: int) -> None:
+    """Ask the decoder for a smaller image; only JPEG's can.
+
+    The box says which part of the result is the picture, where its size cannot be divided.
+    """
+    size = image.size
+    answer = image.draft(None, (least, least))
+    if answer is not None and image.size != size:
+        image.info[_DRAFTED] = (size, answer[1])
 
 
 class Change(Protocol):
@@ -128,7 +142,7 @@ class ImageSet:
         else:
             with Image.open(self.paths[index]) as image:
                 if least is not None:
-                    image.draft(None, (least, least))  # only JPEG knows how
+                    _draft(image, least)
                 image.load()  # of several frames the first
         return image if self.change is None else self.change(image, self.names[index])
 
@@ -256,7 +270,7 @@ def _gathered(images: ImageSet, indices: range, futures: list[Future[Tensor | st
     if len(shapes) > 1:
         raise InputError(f"Images differ in shape after preprocessing: {sorted(shapes)}; give a crop, or HEIGHT,WIDTH.")
     stacked = torch.stack(list(tensors.values())) if tensors else torch.empty(0)
-    if torch.cuda.is_available():
+    if torch.cuda.is_available() and torch.cuda.memory_allocated():  # a network is on the GPU
         stacked = stacked.pin_memory()  # then the copy to the GPU does not wait
     labels = None if images.labels is None else torch.tensor([images.labels[i] for i in tensors], dtype=torch.int64)
     return Loaded(stacked, list(tensors), failures, labels)

@@ -26,8 +26,11 @@ def decisions(
 
     From the clean pass follow bounds of the score over all percentiles that the perturbed pass could lead to (see
     `Detector.bounds`). Where both lie on one side of the threshold the image is settled; the others are gathered over
-    at most 16 batches, until there are ``batch_size`` of them, and go through the full computation together. An image
-    that lies on the threshold up to the network's own rounding, which changes with the batch, may fall either way.
+    at most 16 batches, until there are ``batch_size`` of them, and go through the full computation together.
+
+    A network rounds differently in batches of another size. Where that alone moves an image over the threshold, or its
+    ``Q'`` over a step of the ID sample's distribution and so its percentile, the image may fall either way, as it may
+    with any other batch size.
     """
     waiting: deque[_Batch] = deque()
     for images in batches:

@@ -105,6 +105,12 @@ def _is_affine(call: Call) -> bool:
     return bool(((expected - result.double()).abs() <= slack).all())
 
 
+def alike(a: Any, b: Any) -> bool:
+    """Equal but for rounding."""
+    slack = 10 * _slack(b) * max(float(b.abs().max()), 1e-6)
+    return a.shape == b.shape and bool(((a.double() - b.double()).abs() <= slack).all())
+
+
 def _slack(tensor: Tensor) -> float:
     """How far rounding may move a value of this precision, relatively."""
     return 1e-4 if tensor.dtype in (torch.float32, torch.float64) else 1e-2

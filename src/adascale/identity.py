@@ -30,20 +30,25 @@ def adopt_head(
     if classifier.fingerprint() != record["network"]["fingerprint"]:
         raise DetectorFileError(f"{fitted}; this {given} has other layers, weights or precision. {advice}")
     precision = record["network"].get("precision")
-    if classifier.precision != precision and (classifier.precision is not None or classifier.located):
+    if classifier.precision != precision and (classifier.precision is not None or classifier.head_name is not None):
         ran, runs = (name or "full precision" for name in (precision, classifier.precision))
         raise DetectorFileError(f"{fitted} in {ran}; this one runs in {runs}. {advice}")
+    before = classifier.precision
     classifier.precision = precision
-    classifier.adopt(saved["name"])
-    if "probe.images" in tensors:
-        try:
-            features, _ = classifier.locate(tensors["probe.images"]).forward(tensors["probe.images"])
-        except HeadNotFoundError as error:
-            raise DetectorFileError(f"{fitted}; in this {given} it is no head. {advice}") from error
-        if not _alike(features, tensors["probe.features"]):
-            raise DetectorFileError(f"{fitted}; this {given} has its weights, but computes otherwise. {advice}")
-    if classifier.head.fingerprint() != saved["fingerprint"]:
-        raise DetectorFileError(f"{fitted}; this {given}'s has other weights. {advice}")
+    try:
+        classifier.adopt(saved["name"])
+        if "probe.images" in tensors:
+            try:
+                features, _ = classifier.locate(tensors["probe.images"]).forward(tensors["probe.images"])
+            except HeadNotFoundError as error:
+                raise DetectorFileError(f"{fitted}; in this {given} it is no head. {advice}") from error
+            if not _alike(features, tensors["probe.features"]):
+                raise DetectorFileError(f"{fitted}; this {given} has its weights, but computes otherwise. {advice}")
+        if classifier.head.fingerprint() != saved["fingerprint"]:
+            raise DetectorFileError(f"{fitted}; this {given}'s has other weights. {advice}")
+    except DetectorFileError:
+        classifier.precision = before
+        raise
     return classifier.head
 
 

@@ -17,6 +17,7 @@ from adascale.errors import HeadNotFoundError, InputError
 from adascale.heads import (
     Call,
     advice,
+    alike,
     copied,
     first_tensor,
     head_of,
@@ -28,16 +29,8 @@ from adascale.heads import (
     rows,
     search,
 )
-from adascale.passes import Compiled, at_once, autocast, borrowed, check_precision, likes_channels_last
+from adascale.passes import Backend, Compiled, at_once, autocast, borrowed, check_precision, likes_channels_last
 from adascale.types import Head
-
-
-class _Reached(Exception):
-    """The pass has come to the head: what follows is not needed."""
-
-    def __init__(self, features: Any) -> None:
-        super().__init__()
-        self.features = features
 
 
 class Classifier:
@@ -47,7 +40,7 @@ class Classifier:
     proof ``W a + b == logits`` is made on that pass. ``head="layer.name"`` overrides the search; then the logits
     are that layer's output, whatever the network does with them afterwards.
 
-    precision: ``bf16`` or ``fp16`` runs the network under autocast. compiled: True, or the name of a backend, runs its
+    precision: ``bf16`` or ``fp16`` runs the network under autocast. compiled: True, or a backend, runs its
     parts through ``torch.compile`` (slow at first). channels_last: the layout of the input; None takes it for
     convolutional networks on a processor that accept it. docs/speed.md says what each does to time and scores.
     """
@@ -58,7 +51,7 @@ class Classifier:
         head: str | None = None,
         *,
         precision: str | None = None,
-        compiled: bool | str = False,
+        compiled: bool | Backend = False,
         channels_last: bool | None = None,
     ) -> None:
         if not isinstance(model, nn.Module):
@@ -70,7 +63,8 @@ class Classifier:
         self.located = False
         self.precision, self.compiled, self.channels_last = precision, compiled, channels_last
         check_precision(precision)
-        self._layout, self._called_once = torch.preserve_format, False
+        self._layout, self._logits_shape = torch.contiguous_format, ()
+        self._called_once = False
         self._parts: Compiled | None = None
         self._head: Head | None = None
         if head is not None and head not in dict(self.model.named_modules()):
@@ -106,30 +100,33 @@ class Classifier:
         usable = images[images.flatten(1).isfinite().all(1)][:2]
         if not len(usable):
             raise InputError("Every image of the first batch holds NaN or infinite values; check the preprocessing.")
+        self._layout = torch.contiguous_format
         with borrowed(self.model), torch.no_grad(), autocast(self.device, self.precision):
-            calls, output = self._recorded(usable)
+            calls, output = record(self.model, self.prepare(usable))
             if self.head_name is None:
                 call = search(calls, output, self.model)
             else:
                 call = named(self.head_name, calls, self.model)
+            wanted = self.channels_last
+            if wanted is None:
+                wanted = self.device.type == "cpu" and likes_channels_last(self.model)
+            if wanted and usable.ndim == 4 and self._same_with_channels_last(usable, call):
+                self._layout = torch.channels_last
         self.head_name, self._head, self.located = call.name, copied(head_of(call.module)), True
-        self._called_once = sum(other.name == call.name for other in calls) == 1
-        if self.compiled:
-            self._parts = Compiled(self.model, call.name, "inductor" if self.compiled is True else self.compiled)
+        self._called_once, self._parts = False, None
         return self
 
-    def _recorded(self, images: Tensor) -> tuple[list[Call], Any]:
-        """One pass, with the channels last where that is asked for or is faster and the network takes it."""
-        asked = self.channels_last
-        if asked or (asked is None and self.device.type == "cpu" and likes_channels_last(self.model)):
-            self._layout = torch.channels_last
-            try:
-                return record(self.model, self.prepare(images))
-            except RuntimeError:  # a view of its activations that this layout does not allow
-                if asked:
-                    raise
-        self._layout = torch.contiguous_format
-        return record(self.model, self.prepare(images))
+    def _same_with_channels_last(self, images: Tensor, call: Call) -> bool:
+        """Whether the network takes this layout. Some look at their activations in ways that it does not allow."""
+        twice = images if len(images) > 1 else torch.cat([images, images])
+        try:
+            calls, _ = record(self.model, self.prepare(twice).to(memory_format=torch.channels_last))
+            found = named(call.name, calls, self.model)
+        except Exception as error:
+            if self.channels_last:
+                raise InputError(f"{kind(self.model)} does not take channels_last=True: {error}") from error
+            return False
+        return alike(found.result[: len(images)], call.result)
 
     def adopt(self, name: str) -> Classifier:
         """Take this layer as the head as it stands; it is proven on the first batch."""
@@ -150,7 +147,8 @@ class Classifier:
                 "Apply its preprocessing first (adascale.Preprocess does it for files and arrays)."
             )
         layout = self._layout if images.ndim == 4 else torch.preserve_format
-        return images.detach().to(self.device, self.dtype, non_blocking=True, copy=True, memory_format=layout)
+        upward = images.device.type == "cpu" and self.device.type == "cuda"
+        return images.detach().to(self.device, self.dtype, non_blocking=upward, copy=True, memory_format=layout)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """``(features, logits)`` without any gradient."""
@@ -167,13 +165,20 @@ class Classifier:
     @contextmanager
     def ready(self) -> Iterator[None]:
         """The network as it has to be for a pass. Several passes within cost this once."""
+        if self.compiled and self._parts is None:
+            backend: Backend = "inductor" if isinstance(self.compiled, bool) else self.compiled
+            self._parts = Compiled(self.model, self._name, backend)
         compiled = self._parts.active() if self._parts is not None else nullcontext()
         with borrowed(self.model), autocast(self.device, self.precision), compiled:
             yield
 
     def _pieces(self, images: Tensor) -> tuple[Tensor, ...]:
         ready = self.prepare(images)
-        return torch.split(ready, at_once(ready))
+        return torch.split(ready, at_once(ready, self.model))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without compiled parts, which belong to the original's modules."""
+        return {**vars(self), "_parts": None}
 
     def forward_with_gradients(
         self, images: Tensor, temperatures: Sequence[float | None] = (None,)
@@ -236,23 +241,30 @@ class Classifier:
         if not seen:
             raise InputError(f"The network never called its head {self.head_name!r} for this input.")
         features, logits = (self._rows(value, len(images)) for value in seen[-1])
+        self._called_once, self._logits_shape = len(seen) == 1, tuple(seen[-1][1].shape[1:])
         return features, logits
 
     def _run_to_the_head(self, images: Tensor) -> Tensor:
+        """The head is not computed: it keeps what it is given and answers with zeros, which nobody reads."""
         if not self._called_once:  # which of its calls is the last shows only at the end
             return self._run(images)[0]
+        module, seen = self.model.get_submodule(self._name), list[Any]()
 
-        def stop(_: nn.Module, args: Any, kwargs: Any) -> None:
-            raise _Reached(first_tensor(args, kwargs))
+        def keep(*args: Any, **kwargs: Any) -> Tensor:
+            given = first_tensor(args, kwargs)
+            seen.append(given)
+            zeros: Tensor = given.new_zeros(len(given), *self._logits_shape)
+            return zeros
 
-        handle = self.model.get_submodule(self._name).register_forward_pre_hook(stop, with_kwargs=True)
+        own_forward = vars(module).get("forward")
+        module.forward = keep
         try:
             self.model(images)
-        except _Reached as reached:
-            return self._rows(reached.features, len(images))
         finally:
-            handle.remove()
-        raise InputError(f"The network never called its head {self.head_name!r} for this input.")
+            del module.forward
+            if own_forward is not None:
+                module.forward = own_forward
+        return self._rows(seen[0], len(images)) if len(seen) == 1 else self._run(images)[0]
 
     def _rows(self, value: Any, count: int) -> Tensor:
         found = rows(value, count)

@@ -20,9 +20,10 @@ _FEWEST_AT_ONCE = 16
 _VALUES_AT_ONCE = 2**17
 
 
-def at_once(images: Tensor) -> int:
-    """How many of these images go through a network together."""
-    if images.device.type != "cpu":
+def at_once(images: Tensor, model: nn.Module) -> int:
+    """How many of these images go through a network together: all where they share statistics, or on a GPU."""
+    norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
+    if images.device.type != "cpu" or any(norm.running_mean is None for norm in norms):
         return max(1, len(images))
     return max(_FEWEST_AT_ONCE, _VALUES_AT_ONCE // max(1, images[:1].numel()))
 
@@ -45,13 +46,15 @@ def autocast(device: torch.device, precision: str | None) -> AbstractContextMana
     return torch.autocast(device.type, PRECISIONS[precision])
 
 
+Backend = str | Callable[..., Any]
+
+
 class Compiled:
     """The largest parts of a network that do not contain its head, compiled. The head stays within reach of hooks."""
 
-    def __init__(self, model: nn.Module, head: str, backend: str) -> None:
-        self._calls: dict[nn.Module, Callable[..., Any]] = {
-            part: torch.compile(part._call_impl, backend=backend) for part in _parts(model, model.get_submodule(head))
-        }
+    def __init__(self, model: nn.Module, head: str, backend: Backend) -> None:
+        parts = _parts(model, model.get_submodule(head))
+        self._calls = {part: torch.compile(_called(part), backend=backend) for part in parts}
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -65,6 +68,19 @@ class Compiled:
                 part._compiled_call_impl = old
                 if old is None:
                     del part._compiled_call_impl  # the class has one
+
+
+def _called(part: nn.Module) -> Callable[..., Any]:
+    """A call of this part in a function with a code object of its own.
+
+    The compiler passes over torch's own frames, and counts its recompilations by code object.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return part._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+    call.__code__ = call.__code__.replace(co_name=f"call_{type(part).__name__}")
+    return call
 
 
 def _parts(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:
@@ -131,9 +147,9 @@ def _put_back_tensors(space: dict[str, Any], before: dict[str, Any]) -> None:
 
     They were made without gradients, or in inference mode, where training could not use them.
     """
-    for name, value in list(space.items()):
-        old = before.get(name)
-        if isinstance(value, Tensor) and value is not old:
+    for name in {*space, *before}:
+        new, old = space.get(name), before.get(name)
+        if new is not old and (isinstance(new, Tensor) or isinstance(old, Tensor)):
             if name in before:
                 space[name] = old
             else:

@@ -50,6 +50,8 @@ class Ranking:
         """
         if self.rows == 1:
             return np.array([self._one_ratio(keep.item(), relu)])
+        if not self.rows:
+            return np.ones(0)
         ranked = self.ascending
         if relu and ranked[:, 0].min() < 0:
             ranked = np.maximum(ranked, 0)

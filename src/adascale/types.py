@@ -37,7 +37,7 @@ class Head:
         """The bias ``b`` in float64, zeros where the layer has none."""
         if self.bias is None:
             return self.weight.new_zeros(len(self.weight), dtype=torch.float64)
-        return self.bias.double()
+        return self.bias.detach().double()
 
     def __call__(self, features: Tensor) -> Tensor:
         """Logits of ``features`` (N, D), in float64."""
@@ -97,6 +97,8 @@ class View:
         parts += [f"std={','.join(map(repr, self.std))}"] if self.std else []
         return "/".join(parts)
 
+
+_DTYPES = (torch.float32, torch.float64)
 
 view_of = lru_cache(maxsize=64, typed=True)(View)  # checked once, not for every batch
 
@@ -163,12 +165,14 @@ class Outputs:
 
 
 def _is_settled(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu" and not tensor.requires_grad
+    return tensor.device.type == "cpu" and not tensor.requires_grad and tensor.dtype in _DTYPES
 
 
 def _settled(tensor: Tensor) -> Tensor:
-    """On the CPU, where all methods compute, and outside any graph."""
-    return tensor if _is_settled(tensor) else tensor.detach().cpu()
+    """On the CPU, where all methods compute, outside any graph, in at least single precision."""
+    if _is_settled(tensor):
+        return tensor
+    return tensor.detach().to("cpu", torch.promote_types(tensor.dtype, torch.float32))
 
 
 @dataclass(frozen=True, eq=False)

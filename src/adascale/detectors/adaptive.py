@@ -104,7 +104,7 @@ class Adaptive(Shaping):
         check_number("lam", self.lam)
         if self.statistic not in get_args(Statistic):
             raise InputError(f"statistic={self.statistic!r}; choose one of {', '.join(get_args(Statistic))}.")
-        _ = self.view  # validates pixels and fraction
+        View(self.pixels, self.fraction, self.epsilon, self.seed)  # refuses what makes no sense
 
     @property
     def view(self) -> View:

@@ -59,7 +59,7 @@ class ActivationShift(Detector):
 
     def _check_parameters(self) -> None:
         check_percent("k1", self.k1)
-        _ = self.view
+        View(self.pixels, self.fraction, self.epsilon, self.seed)
 
     @property
     def view(self) -> View:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from adascale import detectors, paper
 from adascale.data import load_batches
@@ -114,12 +115,18 @@ def postprocessing(size: int, batch: int, seed: int, repeats: int, classes: int 
     samples = outputs(batch)
     calls = {
         "scale.fixed": lambda: scale_of_authors(samples.features),
-        "scale.variable": lambda: method.scale_of(method.ratios(samples).numpy()),
+        "scale.variable": lambda: _scaled(method, samples),
         "score.fixed": lambda: scale_score_of_authors(samples.features, head),
         "score.variable": lambda: method.score(samples),
     }
     with torch.inference_mode():
         return interleaved(calls, repeats)
+
+
+def _scaled(method: detectors.AdaSCALE_A, samples: Outputs) -> Tensor:
+    """The activations times ``e^r``: what SCALE's authors compute too, though our score does not need them."""
+    scale = torch.from_numpy(method.scale_of(method.ratios(samples).numpy()))
+    return samples.features * scale.to(samples.features.dtype)[:, None]
 
 
 def _chart(part: str, title: str, batch: int, lines: list[Line]) -> Chart:
