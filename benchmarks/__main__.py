@@ -52,7 +52,7 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
             yield from passes.decisions(here, repeats)
         if ("e" in parts or "f" in parts) and name != "cifar100_densenet101":  # the same network as cifar10's
             yield from _whole(here, parts, 8 if quick else 16 if large else 60, repeats)
-        if "i" in parts and name != "cifar100_densenet101":
+        if "i" in parts and name == chosen[0]:
             yield from variants.options(here, repeats)
         if "g" in parts and large:
             with tempfile.TemporaryDirectory() as folder:

@@ -33,27 +33,29 @@ def filled(text: str, folders: list[Path]) -> str:
 def _tables(results: list[Result]) -> list[str]:
     sizes = [f"- {_network(result)}: {_sizes(result)}\n" for result in results]
     if all(_pairs(block) for result in results for block in result.blocks):
-        return [_side_by_side(results), *sizes]
+        return [*(_side_by_side(results, i) for i in range(len(results[0].blocks))), *sizes]
     tables = []
     for result in results:
         for block in result.blocks:
-            header = ["row", *(column.title for column in shown(block))]
+            header = ["row", *(in_markdown(column.title) for column in shown(block))]
             lines = [[in_markdown(text) for text in line] for line in texts(block)]
             lines = lines if len(lines) <= _MOST_LINES else lines[:: -(-len(lines) // _MOST_LINES)]
             tables += [f"**{in_markdown(block.title)}**\n", markdown_table(header, lines)]
     return [*tables, *sizes]
 
 
-def _side_by_side(results: list[Result]) -> str:
-    """A column for each network, side and block, a row for each label."""
-    header, columns, labels = ["row"], list[dict[str, str]](), dict[str, None]()
+def _side_by_side(results: list[Result], index: int) -> str:
+    """One block of every network: a column for each network and side, a row for each label."""
+    header, columns, labels, title = ["row"], list[dict[str, str]](), dict[str, None](), ""
     for result in results:
-        for block in result.blocks:
-            for group, keys in _pairs(block).items():
-                header.append(in_markdown(f"{_short(block, result)} {group}"))
-                columns.append({line.label: _pair(line, *keys) for line in block.lines})
-            labels |= dict.fromkeys(line.label for line in block.lines)
-    return markdown_table(header, [[in_markdown(label), *(c.get(label, DASH) for c in columns)] for label in labels])
+        block = result.blocks[index]
+        title = title or block.title.rpartition(")")[2].lstrip(": ")
+        for group, keys in _pairs(block).items():
+            header.append(in_markdown(f"{_network(result)} {group}"))
+            columns.append({line.label: _pair(line, *keys) for line in block.lines})
+        labels |= dict.fromkeys(line.label for line in block.lines)
+    lines = [[in_markdown(label), *(column.get(label, DASH) for column in columns)] for label in labels]
+    return (f"**{in_markdown(title)}**\n\n" if title else "") + markdown_table(header, lines)
 
 
 def _pairs(block: Block) -> dict[str, tuple[str, str]]:
@@ -76,11 +78,6 @@ def _pair(line: Line, fpr95: str, auroc: str) -> str:
 
 def _network(result: Result) -> str:
     return next(iter(result.about.get("networks", {})), result.suite)
-
-
-def _short(block: Block, result: Result) -> str:
-    name = _network(result)
-    return block.title.split(" (")[0] if len(result.blocks) == 1 else block.title.replace(f"{name} ", "")
 
 
 def _sizes(result: Result) -> str:
