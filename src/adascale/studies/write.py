@@ -111,7 +111,7 @@ def markdown(result: Result) -> str:
     """Title, question, a table for each block, notes."""
     parts = [f"# {result.title}\n", f"{result.question} (Paper: {result.source}.)\n"]
     for block in result.blocks:
-        header = ["row", *(column.title for column in shown(block))]
+        header = ["row", *(in_markdown(column.title) for column in shown(block))]
         lines = [[in_markdown(text) for text in line] for line in texts(block)]
         parts += [f"## {in_markdown(block.title)}\n", markdown_table(header, lines)]
         parts += [f"{in_markdown(line)}\n" for line in block.note.splitlines()]
