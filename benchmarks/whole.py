@@ -97,7 +97,7 @@ def tuning(subject: Subject, images: SuiteImages, preprocess: Preprocess, repeat
 def scoring(subject: Subject, folder: Path, preprocess: Preprocess, repeats: int) -> Iterator[Ratio]:
     """(g): a folder of JPEG files, from decoding to rows."""
     images = find_images(folder)
-    for name, decide in (("ebo", False), ("scale", False), ("adascale_a", True), ("adascale_a", False)):
+    for name, decide in (("ebo", False), ("adascale_a", True)):
         parameters: dict[str, Any] = {"p_min": 80, "p_max": 85} if name == "adascale_a" else {}
         detector = OODDetector(subject.classifier(), name, preprocess=preprocess, **parameters)
         detector.fit(subject.val, tune=False)
@@ -112,7 +112,7 @@ def scoring(subject: Subject, folder: Path, preprocess: Preprocess, repeats: int
             ours.append(seconds_of(lambda rows=rows: list(rows)))  # type: ignore[misc]
             bare.append(seconds_of(lambda: _bare_loop(subject, images, preprocess)))
         what = f"score{' --decide' if decide else ''}, {name}"
-        most = 1.10 if name in ("ebo", "scale") else None
+        most = 1.10 if name == "ebo" else None
         rate = len(images) / sorted(ours)[len(ours) // 2]
         note = f"{len(images)} files, {rate:.1f} images a second here"
         yield ratio("g", f"{what} / decode and forward in turn", subject.name, of_seconds(ours, bare), most, note)
