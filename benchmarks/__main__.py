@@ -7,9 +7,8 @@
 a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of all methods against the bare passes;
 (f) tuning against one extraction; (g) scoring JPEG files against a bare loop; (h) growth; (i) the options of a pass
 (torch.compile, which takes minutes to start, only with --compile); (e), (f) and (i) on the first network alone.
-Real networks where ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see that
-everything runs.
-Exit code 1 if a measured ratio exceeds what is promised.
+Real networks where ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see
+that everything runs. Exit code 1 if a measured ratio exceeds what is promised.
 """
 
 from __future__ import annotations
