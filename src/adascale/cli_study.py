@@ -116,6 +116,7 @@ def study(
     subjects = _subjects(found, places)
     command = shlex.join(["adascale", *sys.argv[1:]])
     place = Setting(suited, images, subjects, cache or cache_folder(), seed, passes, given, command)
+    _say_uncompared(place)
     with resumable():
         results = [result for one in chosen if (result := _run(one, place, out, as_json, "all" in names))]
     if as_json:
@@ -146,6 +147,15 @@ def _subjects(found: list[Network], places: list[paper.Place | None]) -> list[Su
     if len(places) != len(found):
         raise InputError(f"{len(found)} networks and {len(places)} --preset; give one for all, or one for each.")
     return [Subject(network, place) for network, place in zip(found, places, strict=True)]
+
+
+def _say_uncompared(setting: Setting) -> None:
+    others = [one.place for one in setting.subjects if one.place is not None and setting.compared(one) is None]
+    if others:
+        names = ", ".join(dict.fromkeys(map(str, others)))
+        say(
+            f"note: {setting.suite.name} has other images than the paper for {names}: its setting, but not its figures."
+        )
 
 
 def _run(one: Study, setting: Setting, out: Path, quiet: bool, among_all: bool) -> Result | None:

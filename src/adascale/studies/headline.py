@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adascale import detectors
+from adascale import detectors, paper
 from adascale.benchmark import Entry
 from adascale.markup import Figure
 from adascale.results import Row, Spectrum
 from adascale.studies.base import Block
 from adascale.studies.build import BOTH, USUAL, block, missing
-from adascale.studies.setting import METHODS, Name, Setting, Study, Subject, common_place
+from adascale.studies.setting import METHODS, Name, Setting, Study, Subject
 from adascale.table import figures
 
 TEXT_K2 = 5  # percent; the paper's text says that one k2 serves all networks
@@ -46,15 +46,14 @@ class Comparison(Study):
             job = setting.job(subject, [entry for entry, _ in lines], images)
             run = job.run()
             rows += (own := figures(run, intervals=False))
-            found = missing(self._block(subject.name, own, [subject], names), run)
+            found = missing(self._block(subject.name, own, setting.compared(subject), names), run)
             tuned = (f"{label}: {tuning}." for label, tuning in job.tunings.items())
             made.append(replace(found, note="\n".join(filter(None, (found.note, *tuned)))))
         mean = f"mean and deviation over {len(setting.subjects)} networks"
-        means = [self._block(mean, rows, setting.subjects, names)] if len(setting.subjects) > 1 else []
+        means = [self._block(mean, rows, setting.common_place(), names)] if len(setting.subjects) > 1 else []
         yield from (*means, *made) if self.mean_first else (*made, *means)
 
-    def _block(self, title: str, rows: Sequence[Row], subjects: Sequence[Subject], names: dict[str, str]) -> Block:
-        place = common_place(subjects)
+    def _block(self, title: str, rows: Sequence[Row], place: paper.Place | None, names: dict[str, str]) -> Block:
         return block(title, rows, self.table, place, names, self.figures, (self.spectrum,))
 
     def lines(self, setting: Setting, subject: Subject) -> Iterator[tuple[Entry, str]]:
@@ -89,7 +88,7 @@ class Comparison(Study):
                 "Methods are at their defaults but for the lines that say otherwise; (tuned): p_max, without OOD data. "
                 "ASH in the paper is ash_b."
             )
-        if self.claim and any(subject.place for subject in setting.subjects):
+        if self.claim and any(map(setting.compared, setting.subjects)):
             notes.append(
                 "The paper's headline rows are those of settings with a k2 for each network (preset); its text says "
                 f"that k2={TEXT_K2} % serves all. Its lines have the same figure of the paper beside them."

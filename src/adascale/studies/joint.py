@@ -70,7 +70,7 @@ def _pair(setting: Setting, subject: Subject, grid: Grid) -> Block:
     variants = [Variant(label, replace(base, **point)) for label, point in _points(grid, base).items()]
     run = measure(setting.job(subject), variants)
     title = f"{subject.name}: {' and '.join(grid)}"
-    made = missing(block(title, figures(run, intervals=False), "joint", subject.place), run)
+    made = missing(block(title, figures(run, intervals=False), "joint", setting.compared(subject)), run)
     charts = [_chart(made, grid, column) for column in made.columns if column.title == "AUROC"]
     return replace(made, charts=charts)
 
@@ -104,7 +104,7 @@ def _validation(setting: Setting, subject: Subject) -> Block:
     found = {tuple(point.items()): auroc for point, auroc in tuning.trials}
     lines = []
     for label, point in points.items():
-        known = paper.figure("joint", subject.place, label, "val")
+        known = paper.figure("joint", setting.compared(subject), label, "val")
         measured = found.get(tuple(point.items()))
         cell = Cell(None if measured is None else 100 * measured, None if known is None else known.auroc)
         lines.append(Line(label, {column.key: cell}))

@@ -43,7 +43,7 @@ class Samples(Study):
                 for i, (size, drawn) in enumerate(draws)
                 for row in own[labels[drawn]]
             ]
-            yield missing(block(subject.name, rows, self.name, subject.place), run)
+            yield missing(block(subject.name, rows, self.name, setting.compared(subject)), run)
 
     def notes(self, setting: Setting) -> list[str]:
         return [
@@ -71,7 +71,7 @@ class OneKnob(Study):
             chosen = {name: replace(self._method(setting, name), **found.chosen) for name, found in tunings.items()}
             fixed = Variant("optfs", detectors.OptFS())
             run = measure(job, [fixed, *(Variant(name, method) for name, method in chosen.items())])
-            made = block(subject.name, figures(run, intervals=False), self.name, subject.place)
+            made = block(subject.name, figures(run, intervals=False), self.name, setting.compared(subject))
             texts = [f"{name} {found}." for name, found in tunings.items()]
             made = missing(made, run)
             yield replace(made, note="\n".join(filter(None, (made.note, *texts))))

@@ -13,8 +13,8 @@ from adascale import detectors, paper
 from adascale.benchmark import Entry, Job, Network
 from adascale.corrupt import STRENGTHS, Corruption
 from adascale.detectors.adaptive import Adaptive
-from adascale.studies.base import Block, Result
-from adascale.suites import Suite, SuiteImages
+from adascale.studies.base import Block, Result, has_paper
+from adascale.suites import Suite, SuiteImages, load_suite
 from adascale.table import reproduce
 
 Name = Literal["adascale_a", "adascale_l"]
@@ -57,6 +57,44 @@ class Setting:
         """AdaSCALE with the paper's setting for this network where there is one, else the defaults."""
         known = {} if subject.place is None else detectors.preset(name, *subject.place)
         return METHODS[name](**{**known, **self.given})
+
+    def compared(self, subject: Subject) -> paper.Place | None:
+        """Where the paper has figures of this network on these images; a suite of one's own is what its user says."""
+        place = subject.place
+        if place is None or not self.suite.shipped:
+            return place
+        data, _ = paper.SUITES.get(self.suite.name, ("", ""))
+        return place if place.data == data else None
+
+    def common_place(self) -> paper.Place | None:
+        """The same for the mean over networks: seeds of one of the paper's, or all that it averages over."""
+        places = {self.compared(subject) for subject in self.subjects}
+        if len(places) == 1:
+            return next(iter(places))
+        data = {place.data for place in places if place is not None}
+        if None in places or len(data) != 1:
+            return None
+        (name,) = data
+        whole = {place.network for place in places if place is not None} == set(paper.networks(name))
+        return paper.Place(name, paper.AVERAGE) if whole else None
+
+    @property
+    def lacking(self) -> list[str]:
+        """Which sets of the paper's means are not here, of a suite of the package."""
+        if not self.suite.shipped or self.suite.name not in paper.SUITES:
+            return []
+        whole = load_suite(paper.SUITES[self.suite.name][1])
+        near, far = (
+            sorted(set(theirs) - set(ours))
+            for theirs, ours in ((whole.near, self.images.near), (whole.far, self.images.far))
+        )
+        names = [*(f"{name} (near)" for name in near), *(f"{name} (far)" for name in far)]
+        if not names:
+            return []
+        return [
+            f"The paper's means also have {', '.join(names)}, which are not here: near and far are not comparable one "
+            f"to one. The suite {whole.name} has all of them."
+        ]
 
     @cached_property
     def full(self) -> SuiteImages:
@@ -106,10 +144,9 @@ class Study(ABC):
         """Measure it."""
         with_settings = {subject.name: self.settings(setting, subject) for subject in setting.subjects}
         blocks = list(self.blocks(setting))
+        notes = [*self.notes(setting), *(setting.lacking if has_paper(blocks) else [])]
         about = {"command": setting.command, **setting.about, "settings": with_settings}
-        return Result(
-            self.name, self.title, self.source, self.question, setting.suite.name, blocks, self.notes(setting), about
-        )
+        return Result(self.name, self.title, self.source, self.question, setting.suite.name, blocks, notes, about)
 
     @abstractmethod
     def blocks(self, setting: Setting) -> Iterator[Block]:
@@ -130,16 +167,3 @@ def _in_words(method: Adaptive) -> str:
         f"p_min={method.p_min:g}, p_max={method.p_max:g}, lambda={method.lam:g}, k1={method.k1:g} %, "
         f"k2={method.k2:g} %, epsilon={method.epsilon:g} on {pixels}, statistic {method.statistic}"
     )
-
-
-def common_place(subjects: Sequence[Subject]) -> paper.Place | None:
-    """What the paper has for the mean over networks: seeds of one of its networks, or all that it averages over."""
-    places = {subject.place for subject in subjects}
-    if len(places) == 1:
-        return next(iter(places))
-    data = {place.data for place in places if place is not None}
-    if None in places or len(data) != 1:
-        return None
-    (name,) = data
-    whole = {place.network for place in places if place is not None} == set(paper.networks(name))
-    return paper.Place(name, paper.AVERAGE) if whole else None

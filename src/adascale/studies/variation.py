@@ -11,7 +11,7 @@ from adascale.results import Row, Spectrum
 from adascale.studies.base import Block
 from adascale.studies.build import block, missing
 from adascale.studies.measure import Variant, measure
-from adascale.studies.setting import METHODS, Name, Setting, Study, common_place
+from adascale.studies.setting import METHODS, Name, Setting, Study
 from adascale.table import figures
 
 Bases = Mapping[Name, Adaptive]  # AdaSCALE-A and -L as they are for a network
@@ -34,11 +34,11 @@ class Variation(Study):
             run = measure(setting.job(subject, images=images), variants)
             names |= {variant.label: variant.row for variant in variants if variant.row is not None}
             rows += (own := figures(run, intervals=False))
-            made = block(subject.name, own, self.name, subject.place, names, spectra=self.spectra)
+            made = block(subject.name, own, self.name, setting.compared(subject), names, spectra=self.spectra)
             yield missing(made, run)
         if len(setting.subjects) > 1:
             title = f"mean over {len(setting.subjects)} networks"
-            yield block(title, rows, self.name, common_place(setting.subjects), names, spectra=self.spectra)
+            yield block(title, rows, self.name, setting.common_place(), names, spectra=self.spectra)
 
     def notes(self, setting: Setting) -> list[str]:
         return [*setting.starts(), *([setting.full_note] if "full" in self.spectra else [])]

@@ -14,7 +14,7 @@ from rich.table import Table
 from adascale.errors import InputError
 from adascale.files import write_whole
 from adascale.rows import write_csv
-from adascale.studies.base import Block, Cell, Column, Result, from_document
+from adascale.studies.base import Block, Cell, Column, Result, from_document, has_paper
 from adascale.tables import in_markdown, markdown_table
 
 DASH = "\N{EN DASH}"
@@ -123,15 +123,12 @@ def remarks(result: Result) -> list[str]:
     """How to read it, what was measured on how much, and what the paper measured on."""
     sets, about = result.about.get("sets", {}), result.about.get("suite", {}).get("note", "")
     images = ", ".join(f"{name} {found['images']}" for name, found in sets.items())
-    known = any(
-        cell.paper is not None for block in result.blocks for line in block.lines for cell in line.cells.values()
-    )
     paper = "The paper's figures are of its own networks, and of the whole of its data sets, perhaps others."
     return [
         *result.notes,
         f"Suite {result.suite}, images: {images}.",
         *([about] if about else []),
-        *([paper] if known else []),
+        *([paper] if has_paper(result.blocks) else []),
     ]
 
 

@@ -1,0 +1,72 @@
+"""Where the paper's figures stand beside measured ones, and where they must not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from adascale import paper, studies
+from adascale.studies.base import Result, has_paper
+from adascale.studies.setting import Setting
+from adascale.suites import SUITES, load_suite
+from tests.shell import inside
+from tests.studying import named
+
+pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
+IMAGENET = ("imagenet", "imagenet-paper")
+
+
+def on(setting: Setting, suite: str, *places: str) -> Setting:
+    """The small setting as if its images were those of a suite of the package."""
+    return replace(named(setting, *places), suite=load_suite(suite))
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_a_suite_of_the_package_has_figures_of_its_own_data_only(setting: Setting, suite: str) -> None:
+    for data in ("cifar10", "cifar100", "imagenet"):
+        network = paper.networks(data)[0]
+        here = on(setting, suite, f"{data}/{network}")
+        (subject,) = here.subjects
+        matches = suite == data or (data == "imagenet" and suite in IMAGENET)
+        assert here.compared(subject) == (paper.Place(data, network) if matches else None)
+        assert here.base(subject).parameters["k2"] == (5 if data == "imagenet" else 80)  # the preset's all the same
+
+
+def test_no_column_of_the_paper_on_other_data(setting: Setting) -> None:
+    for name in ("lambda", "n-val", "joint", "corruption", "distance"):
+        assert has_paper(studies.get(name).run(named(setting, "imagenet/resnet-50")).blocks), name
+        assert not has_paper(studies.get(name).run(on(setting, "digits", "imagenet/resnet-50")).blocks), name
+    two = ("imagenet/resnet-50", "imagenet/resnet-50")
+    assert not has_paper(studies.get("lambda").run(on(setting, "digits", *two)).blocks)
+
+
+def lacking(result: Result) -> Sequence[str]:
+    return [note for note in result.notes if "not comparable one to one" in note]
+
+
+def test_sets_of_the_paper_that_are_missing_are_named(setting: Setting) -> None:
+    near, far = setting.images.near["digits 8 and 9"], setting.images.far["photographs"]
+    names = load_suite("imagenet")
+    images = replace(setting.images, near=dict.fromkeys(names.near, near), far=dict.fromkeys(names.far, far))
+    study, place = studies.get("lambda"), "imagenet/resnet-50"
+    for suite in IMAGENET:
+        (note,) = lacking(study.run(replace(on(setting, suite, place), images=images)))
+        assert "imagenet_o (near), places (far), which are not here" in note
+    whole = replace(images, near={**images.near, "imagenet_o": near}, far={**images.far, "places": far})
+    assert not lacking(study.run(replace(on(setting, "imagenet-paper", place), images=whole)))
+    assert not lacking(study.run(replace(on(setting, "imagenet", "cifar10/wrn-28-10"), images=images)))
+    assert not lacking(study.run(named(setting, place)))
+
+
+def test_other_data_are_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ["--suite", "digits", "--limit", "20", "--preset", "imagenet/resnet-50", "--out", tmp_path, "--no-report"]
+    assert inside(monkeypatch, "study", "k1", *own) == 0
+    captured = capsys.readouterr()
+    assert captured.err.count("digits has other images than the paper for imagenet/resnet-50") == 1
+    assert "p_min=80, p_max=85" in captured.out
+    assert "paper" not in captured.out.replace("(Paper:", "")
