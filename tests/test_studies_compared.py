@@ -13,7 +13,7 @@ from adascale.studies.base import Result, has_paper
 from adascale.studies.setting import Setting
 from adascale.suites import SUITES, load_suite
 from tests.shell import inside
-from tests.studying import named
+from tests.studying import line, named
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
 IMAGENET = ("imagenet", "imagenet-paper")
@@ -70,3 +70,30 @@ def test_other_data_are_said_in_one_line(
     assert captured.err.count("digits has other images than the paper for imagenet/resnet-50") == 1
     assert "p_min=80, p_max=85" in captured.out
     assert "paper" not in captured.out.replace("(Paper:", "")
+
+
+@pytest.mark.parametrize("name", ["lambda", "epsilon", "k1", "k2", "o", "p-max", "p-min", "joint"])
+def test_the_sensitivity_of_vit_starts_where_the_papers_does(setting: Setting, name: str) -> None:
+    """Its reference row has k2=5, its headline row k2=100; the usual value of each parameter is the reference row."""
+    here, study = named(setting, "imagenet/vit-b-16"), studies.get(name)
+    result, reference = study.run(here), studies.get("k2").run(here)
+    assert result.about["settings"] == {here.subjects[0].name: {**here.base(here.subjects[0]).parameters, "k2": 5}}
+    assert "the preset, of its headline row, has k2=100 %" in result.notes[0]
+    usual = {
+        "lambda": "lambda=10",
+        "epsilon": "epsilon=0.5",
+        "k1": "k1=1",
+        "k2": "k2=5",
+        "o": "o=5",
+        "p-max": "p_max=85",
+    }
+    usual |= {"p-min": "p_min=60", "joint": "lambda=10 p_max=85"}
+    assert line(result.blocks[0], usual[name]) == line(reference.blocks[0], "k2=5")
+
+
+def test_other_studies_and_networks_keep_their_preset(setting: Setting) -> None:
+    for name, place, k2 in (("q-vs-qprime", "imagenet/vit-b-16", 100), ("lambda", "imagenet/densenet-201", 10)):
+        here = named(setting, place)
+        result = studies.get(name).run(here)
+        assert result.about["settings"][here.subjects[0].name]["k2"] == k2
+        assert not any("reference row" in note for note in result.notes)

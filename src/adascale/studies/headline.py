@@ -12,10 +12,9 @@ from adascale.markup import Figure
 from adascale.results import Row, Spectrum
 from adascale.studies.base import Block
 from adascale.studies.build import BOTH, USUAL, block, missing
-from adascale.studies.setting import METHODS, Name, Setting, Study, Subject
+from adascale.studies.setting import METHODS, TEXT_K2, Name, Setting, Study, Subject
 from adascale.table import figures
 
-TEXT_K2 = 5  # percent; the paper's text says that one k2 serves all networks
 ALL = tuple(cls.name for cls in detectors.ALL)
 PAPER = ("msp", "mls", "ebo", "react", "ash_b", "scale", "bfact", "lts", "optfs", "adascale_a", "adascale_l")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 from adascale import paper
 from adascale.benchmark import Judge
@@ -44,6 +44,8 @@ Grid = Mapping[str, tuple[float, ...]]
 class Joint(Study):
     """A block for each grid of the paper and each network."""
 
+    sensitivity: ClassVar[bool] = True
+
     def blocks(self, setting: Setting) -> Iterator[Block]:
         for subject in setting.subjects:
             for grid in _GRIDS:
@@ -51,7 +53,7 @@ class Joint(Study):
             yield _validation(setting, subject)
 
     def notes(self, setting: Setting) -> list[str]:
-        return setting.starts()
+        return setting.starts(self.sensitivity)
 
 
 def _points(grid: Grid, base: Adaptive) -> dict[str, dict[str, Any]]:
@@ -66,7 +68,7 @@ def _points(grid: Grid, base: Adaptive) -> dict[str, dict[str, Any]]:
 
 
 def _pair(setting: Setting, subject: Subject, grid: Grid) -> Block:
-    base = setting.base(subject)
+    base = setting.base(subject, sensitivity=True)
     variants = [Variant(label, replace(base, **point)) for label, point in _points(grid, base).items()]
     run = measure(setting.job(subject), variants)
     title = f"{subject.name}: {' and '.join(grid)}"
@@ -93,7 +95,7 @@ def _labels(grid: Grid) -> list[str]:
 
 def _validation(setting: Setting, subject: Subject) -> Block:
     """The grid on validation images alone: OOD-val where the suite has it, else outliers made from ID images."""
-    base, column = setting.base(subject), Column("val.auroc", "AUROC", "Validation", "high")
+    base, column = setting.base(subject, sensitivity=True), Column("val.auroc", "AUROC", "Validation", "high")
     points = _points(_VALIDATION, base)
     judge: Judge = "ood" if setting.images.ood_val else "self"
     title = f"{subject.name}: {', '.join(_VALIDATION)} on validation images"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from adascale.detectors.adaptive import Adaptive
 from adascale.results import Row, Spectrum
@@ -30,7 +30,7 @@ class Variation(Study):
         names: dict[str, str] = {}
         rows: list[Row] = []
         for subject in setting.subjects:
-            variants = self.variants({name: setting.base(subject, name) for name in METHODS})
+            variants = self.variants({name: setting.base(subject, name, self.sensitivity) for name in METHODS})
             run = measure(setting.job(subject, images=images), variants)
             names |= {variant.label: variant.row for variant in variants if variant.row is not None}
             rows += (own := figures(run, intervals=False))
@@ -41,7 +41,14 @@ class Variation(Study):
             yield block(title, rows, self.name, setting.common_place(), names, spectra=self.spectra)
 
     def notes(self, setting: Setting) -> list[str]:
-        return [*setting.starts(), *([setting.full_note] if "full" in self.spectra else [])]
+        return [*setting.starts(self.sensitivity), *([setting.full_note] if "full" in self.spectra else [])]
+
+
+@dataclass(frozen=True)
+class Sensitivity(Variation):
+    """A variation of the paper's tables of sensitivity."""
+
+    sensitivity: ClassVar[bool] = True
 
 
 def changed(changes: Mapping[str, Mapping[str, Any]]) -> Variants:
