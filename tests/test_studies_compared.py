@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from adascale import paper, studies
+from adascale import InputError, paper, studies
 from adascale.studies.base import Result, has_paper
+from adascale.studies.headline import Comparison
 from adascale.studies.setting import Setting
 from adascale.suites import SUITES, load_suite
 from tests.shell import inside
@@ -97,3 +98,69 @@ def test_other_studies_and_networks_keep_their_preset(setting: Setting) -> None:
         result = studies.get(name).run(here)
         assert result.about["settings"][here.subjects[0].name]["k2"] == k2
         assert not any("reference row" in note for note in result.notes)
+
+
+def papers(result: Result, block: int = 0) -> dict[str, float | None]:
+    """The paper's near FPR@95 by label."""
+    return {each.label: each.cells["ood.near.fpr95"].paper for each in result.blocks[block].lines}
+
+
+def test_what_was_changed_has_no_figure_beside_it(setting: Setting) -> None:
+    here = replace(named(setting, "imagenet/resnet-50"), given={"k2": 20})
+    result = studies.get("distance").run(here)
+    assert papers(result)["adascale_a (preset, changed)"] is None
+    assert papers(result)["mds"] is not None
+    assert any("k2=20 was given; what this changes has no figure" in note for note in result.notes)
+    assert not has_paper(studies.get("lambda").run(here).blocks)
+    assert not has_paper(studies.get("joint").run(here).blocks)
+    assert not has_paper(studies.get("n-val").run(here).blocks)
+    assert papers(studies.get("k2").run(here)) == papers(studies.get("k2").run(replace(here, given={})))
+    corrupted = papers(studies.get("corruption").run(here), 3)
+    assert [name for name, value in corrupted.items() if value is None] == ["adascale_a", "adascale_a, ID alone"]
+    one_knob = papers(studies.get("one-knob").run(here))
+    assert [name for name, value in one_knob.items() if value is None] == ["adascale_a", "adascale_l"]
+    assert (
+        None not in papers(studies.get("one-knob").run(replace(here, given={"p_max": 90}))).values()
+    )  # which is chosen
+    same = studies.get("distance").run(replace(here, given={"k2": 5}))
+    assert papers(same)["adascale_a (preset)"] is not None
+    assert not any("was given" in note for note in same.notes)
+
+
+def test_a_changed_line_of_the_headline_table(setting: Setting) -> None:
+    here = replace(named(setting, "imagenet/swin-b"), given={"k2": 20})
+    main = studies.get("main")
+    assert isinstance(main, Comparison)
+    found = papers(replace(main, methods=("adascale_a",)).run(here))
+    assert found["adascale_a (preset, changed)"] is None
+    assert found["adascale_a (k2=5 %)"] is not None  # which is the paper's all the same
+    found = papers(replace(main, methods=("adascale_a",)).run(replace(here, given={"lam": 20})))
+    assert list(found)[:2] == ["adascale_a (preset, changed)", "adascale_a (k2=5 %, changed)"]
+    assert set(found.values()) == {None}
+
+
+def test_what_was_given_need_only_go_with_the_preset(
+    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ["--suite", "digits", "--limit", "20", "--out", tmp_path, "--no-report", "--set", "p_min=88"]
+    assert inside(monkeypatch, "study", "k1", *own, "--preset", "imagenet/swin-b") == 0
+    assert "p_min=88, p_max=99" in capsys.readouterr().out
+    for preset in ([], ["--preset", "imagenet/resnet-50"]):
+        assert inside(monkeypatch, "study", "k1", *own, *preset) == 2
+        assert "p_min=88 is above p_max=85" in capsys.readouterr().err
+    here = replace(named(setting, "imagenet/swin-b"), given={"p_min": 88})
+    main = studies.get("main")
+    assert isinstance(main, Comparison)
+    result = replace(main, methods=("adascale_a",)).run(here)
+    assert [each.label for each in result.blocks[0].lines] == [
+        *("adascale_a (preset, changed)", "adascale_a (k2=5 %, changed)")
+    ]
+    assert any("does not go with the defaults" in note for note in result.notes)
+
+
+def test_what_goes_with_one_method_only(setting: Setting) -> None:
+    """A is (80, 85) there and L (70, 80)."""
+    here = replace(named(setting, "imagenet/resnet-101"), given={"p_min": 82})
+    assert studies.get("lambda").run(here).blocks
+    with pytest.raises(InputError, match="adascale_l: p_min=82 is above p_max=80"):
+        studies.get("cifar").run(here)

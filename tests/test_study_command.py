@@ -41,7 +41,7 @@ def test_from_the_shell(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     calls = place / "calls"
     monkeypatch.setenv("CALLS", str(calls))
     own = ["--id", place / "id", "--near", near(place), "--model", f"{place / 'nets.py'}:Net", "--out", place / "o"]
-    assert inside(monkeypatch, "study", "lambda", *own, "--preset", "imagenet/resnet-50", "--set", "k2=20") == 0
+    assert inside(monkeypatch, "study", "lambda", *own, "--preset", "imagenet/resnet-50", "--set", "k2=5") == 0
     out = capsys.readouterr().out
     assert "Net (imagenet/resnet-50): Near-OOD" in out
     assert "58.97" in out

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from adascale import options, paper, studies
+from adascale import detectors, options, paper, studies
 from adascale.benchmark import Network, tested
 from adascale.cache import cache_folder
 from adascale.cli_inputs import (
@@ -109,7 +109,8 @@ def study(
         suite = "digits"
     places: list[paper.Place | None] = [paper.place(text) for text in preset or []] or [None]
     given = options.settings(["adascale_a"], setting or [], None)["adascale_a"]
-    options.configured("adascale_a", given)
+    for one in places:
+        options.configured("adascale_a", {**({} if one is None else detectors.preset("adascale_a", *one)), **given})
     suited, images = opened(suite, (id_images, val, train, near, far, shifted), data, available, limit, seed)
     found = networks(model, weights, head, device, suite, (size, crop, mean, std))
     passes = {"batch_size": batch_size, "workers": workers}

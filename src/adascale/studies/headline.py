@@ -8,6 +8,8 @@ from typing import Any
 
 from adascale import detectors, paper
 from adascale.benchmark import Entry
+from adascale.detectors.adaptive import Adaptive
+from adascale.errors import InputError
 from adascale.markup import Figure
 from adascale.results import Row, Spectrum
 from adascale.studies.base import Block
@@ -65,14 +67,14 @@ class Comparison(Study):
                 yield from self._settings(setting, subject, adaptive)
 
     def _settings(self, setting: Setting, subject: Subject, name: Name) -> Iterator[tuple[Entry, str]]:
-        known, plain = setting.base(subject, name), METHODS[name](**setting.given)
+        known, theirs, plain = setting.base(subject, name), setting.as_preset.base(subject, name), _plain(setting, name)
         if subject.place is not None:
-            yield Entry(f"{name} (preset)", known), name
+            yield _line(name, "preset", known, theirs)
             if self.claim:
-                yield Entry(f"{name} (k2={TEXT_K2} %)", replace(known, k2=TEXT_K2)), name
-        if subject.place is None or self.claim:
+                yield _line(name, f"k2={TEXT_K2} %", replace(known, k2=TEXT_K2), replace(theirs, k2=TEXT_K2))
+        if plain is not None and (subject.place is None or self.claim):
             yield Entry(name, plain), ""
-        if self.claim:
+        if plain is not None and self.claim:
             yield Entry(f"{name} (tuned)", plain, "self", frozenset({"p_min"})), ""
 
     def settings(self, setting: Setting, subject: Subject) -> dict[str, Any]:
@@ -92,9 +94,26 @@ class Comparison(Study):
                 "The paper's headline rows are those of settings with a k2 for each network (preset); its text says "
                 f"that k2={TEXT_K2} % serves all. Its lines have the same figure of the paper beside them."
             )
+        if self.claim and any(_plain(setting, name) is None for name in METHODS):
+            notes.append("Without lines of the defaults and of tuning: what was given does not go with the defaults.")
         if self.mean_first and len(setting.subjects) == 1:
             notes.append("One network: there is no deviation. Give several, such as the seeds of one recipe.")
         return notes
+
+
+def _plain(setting: Setting, name: Name) -> Adaptive | None:
+    """With the defaults and what was given; None where they contradict each other."""
+    try:
+        return METHODS[name](**setting.given)
+    except InputError:
+        return None
+
+
+def _line(name: str, words: str, method: Adaptive, theirs: Adaptive) -> tuple[Entry, str]:
+    """A setting of the paper with the paper's row, which a changed one has not."""
+    if method.parameters == theirs.parameters:
+        return Entry(f"{name} ({words})", method), name
+    return Entry(f"{name} ({words}, changed)", method), ""
 
 
 STUDIES: tuple[Study, ...] = (

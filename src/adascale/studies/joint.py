@@ -13,7 +13,7 @@ from adascale.detectors.adaptive import Adaptive
 from adascale.errors import InputError
 from adascale.studies.base import Block, Cell, Chart, Column, Line, Series
 from adascale.studies.build import block, missing
-from adascale.studies.measure import Variant, measure
+from adascale.studies.measure import Variant, measure, rows_of
 from adascale.studies.setting import Setting, Study, Subject
 from adascale.table import figures
 
@@ -67,12 +67,15 @@ def _points(grid: Grid, base: Adaptive) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _variants(base: Adaptive, grid: Grid) -> list[Variant]:
+    return [Variant(label, replace(base, **point)) for label, point in _points(grid, base).items()]
+
+
 def _pair(setting: Setting, subject: Subject, grid: Grid) -> Block:
-    base = setting.base(subject, sensitivity=True)
-    variants = [Variant(label, replace(base, **point)) for label, point in _points(grid, base).items()]
-    run = measure(setting.job(subject), variants)
+    variants, papers = (_variants(one.base(subject, sensitivity=True), grid) for one in (setting, setting.as_preset))
+    run, names = measure(setting.job(subject), variants), rows_of(variants, papers)
     title = f"{subject.name}: {' and '.join(grid)}"
-    made = missing(block(title, figures(run, intervals=False), "joint", setting.compared(subject)), run)
+    made = missing(block(title, figures(run, intervals=False), "joint", setting.compared(subject), names), run)
     charts = [_chart(made, grid, column) for column in made.columns if column.title == "AUROC"]
     return replace(made, charts=charts)
 
@@ -104,9 +107,10 @@ def _validation(setting: Setting, subject: Subject) -> Block:
     except InputError as error:
         return Block(title, [column], [], note=f"Left out: {error}")
     found = {tuple(point.items()): auroc for point, auroc in tuning.trials}
-    lines = []
+    papers = _variants(setting.as_preset.base(subject, sensitivity=True), _VALIDATION)
+    names, lines = rows_of(_variants(base, _VALIDATION), papers), []
     for label, point in points.items():
-        known = paper.figure("joint", setting.compared(subject), label, "val")
+        known = paper.figure("joint", setting.compared(subject), names[label], "val")
         measured = found.get(tuple(point.items()))
         cell = Cell(None if measured is None else 100 * measured, None if known is None else known.auroc)
         lines.append(Line(label, {column.key: cell}))

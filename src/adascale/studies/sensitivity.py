@@ -33,7 +33,7 @@ def _percentiles(bases: Bases, moved: str, inside: Callable[[Adaptive, float], b
     found = []
     prefixes: dict[Name, str] = {"adascale_a": "", "adascale_l": "L: "}
     for name, prefix in prefixes.items():
-        base = bases[name]
+        base = bases(name)
         end = getattr(base, other)
         values = sorted({p for p in _PERCENTILES if inside(base, p)} | {end})
         found += [Variant(f"{prefix}{moved}={p:g}", replace(base, **_to(moved, p))) for p in values]

@@ -13,6 +13,7 @@ from adascale import detectors, paper
 from adascale.benchmark import Entry, Job, Network
 from adascale.corrupt import STRENGTHS, Corruption
 from adascale.detectors.adaptive import Adaptive
+from adascale.errors import InputError
 from adascale.studies.base import Block, Result, has_paper
 from adascale.suites import Suite, SuiteImages, load_suite
 from adascale.table import reproduce
@@ -68,7 +69,20 @@ class Setting:
         known = {} if subject.place is None else detectors.preset(name, *subject.place)
         if sensitivity and subject.place in _TEXT_K2_TABLES:
             known |= {"k2": TEXT_K2}
-        return METHODS[name](**{**known, **self.given})
+        try:
+            return METHODS[name](**{**known, **self.given})
+        except InputError as error:
+            raise InputError(f"{subject.name}, {name}: {error}") from error
+
+    @property
+    def as_preset(self) -> Setting:
+        """Without the parameters that were given: what the paper's figures are of."""
+        return replace(self, given={})
+
+    def changed(self, subject: Subject, name: Name = "adascale_a") -> dict[str, Any]:
+        """Those of the given parameters that are not as they would be anyway."""
+        known = self.as_preset.base(subject, name).parameters
+        return {field: value for field, value in self.given.items() if known.get(field) != value}
 
     def compared(self, subject: Subject) -> paper.Place | None:
         """Where the paper has figures of this network on these images; a suite of one's own is what its user says."""
@@ -89,6 +103,19 @@ class Setting:
         (name,) = data
         whole = {place.network for place in places if place is not None} == set(paper.networks(name))
         return paper.Place(name, paper.AVERAGE) if whole else None
+
+    @property
+    def changes(self) -> list[str]:
+        """Which parameters of the paper are not as the paper has them."""
+        found = []
+        for subject in filter(self.compared, self.subjects):
+            values = {field: value for name in METHODS for field, value in self.changed(subject, name).items()}
+            if values:
+                texts = ", ".join(f"{field}={value}" for field, value in values.items())
+                found.append(
+                    f"{subject.name}: {texts} was given; what this changes has no figure of the paper beside it."
+                )
+        return found
 
     @property
     def lacking(self) -> list[str]:
@@ -163,7 +190,7 @@ class Study(ABC):
         """Measure it."""
         with_settings = {subject.name: self.settings(setting, subject) for subject in setting.subjects}
         blocks = list(self.blocks(setting))
-        notes = [*self.notes(setting), *(setting.lacking if has_paper(blocks) else [])]
+        notes = [*self.notes(setting), *setting.changes, *(setting.lacking if has_paper(blocks) else [])]
         about = {"command": setting.command, **setting.about, "settings": with_settings}
         return Result(self.name, self.title, self.source, self.question, setting.suite.name, blocks, notes, about)
 

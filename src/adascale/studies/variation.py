@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 from adascale.detectors.adaptive import Adaptive
 from adascale.results import Row, Spectrum
 from adascale.studies.base import Block
 from adascale.studies.build import block, missing
-from adascale.studies.measure import Variant, measure
-from adascale.studies.setting import METHODS, Name, Setting, Study
+from adascale.studies.measure import Variant, measure, rows_of
+from adascale.studies.setting import Name, Setting, Study
 from adascale.table import figures
 
-Bases = Mapping[Name, Adaptive]  # AdaSCALE-A and -L as they are for a network
+Bases = Callable[[Name], Adaptive]  # AdaSCALE-A and -L as they are for a network
 Variants = Callable[[Bases], Sequence[Variant]]
 
 
@@ -30,11 +31,15 @@ class Variation(Study):
         names: dict[str, str] = {}
         rows: list[Row] = []
         for subject in setting.subjects:
-            variants = self.variants({name: setting.base(subject, name, self.sensitivity) for name in METHODS})
+            variants, papers = (
+                self.variants(partial(one.base, subject, sensitivity=self.sensitivity))
+                for one in (setting, setting.as_preset)
+            )
             run = measure(setting.job(subject, images=images), variants)
-            names |= {variant.label: variant.row for variant in variants if variant.row is not None}
+            known = rows_of(variants, papers)
+            names |= {label: row if names.get(label, row) == row else "" for label, row in known.items()}
             rows += (own := figures(run, intervals=False))
-            made = block(subject.name, own, self.name, setting.compared(subject), names, spectra=self.spectra)
+            made = block(subject.name, own, self.name, setting.compared(subject), known, spectra=self.spectra)
             yield missing(made, run)
         if len(setting.subjects) > 1:
             title = f"mean over {len(setting.subjects)} networks"
@@ -55,7 +60,7 @@ def changed(changes: Mapping[str, Mapping[str, Any]]) -> Variants:
     """Variants of AdaSCALE-A by what they change."""
 
     def variants(bases: Bases) -> list[Variant]:
-        return [Variant(label, replace(bases["adascale_a"], **change)) for label, change in changes.items()]
+        return [Variant(label, replace(bases("adascale_a"), **change)) for label, change in changes.items()]
 
     return variants
 
