@@ -117,14 +117,40 @@ def test_what_was_changed_has_no_figure_beside_it(setting: Setting) -> None:
     assert papers(studies.get("k2").run(here)) == papers(studies.get("k2").run(replace(here, given={})))
     corrupted = papers(studies.get("corruption").run(here), 3)
     assert [name for name, value in corrupted.items() if value is None] == ["adascale_a", "adascale_a, ID alone"]
-    one_knob = papers(studies.get("one-knob").run(here))
-    assert [name for name, value in one_knob.items() if value is None] == ["adascale_a", "adascale_l"]
-    assert (
-        None not in papers(studies.get("one-knob").run(replace(here, given={"p_max": 90}))).values()
-    )  # which is chosen
+    one_knob = studies.get("one-knob")
+    assert papers(one_knob.run(here))["adascale_a"] is None
+    assert papers(one_knob.run(here))["optfs"] is not None
+    assert papers(one_knob.run(replace(here, given={"p_max": 90})))["adascale_a"] is not None  # p_max is chosen anyway
     same = studies.get("distance").run(replace(here, given={"k2": 5}))
     assert papers(same)["adascale_a (preset)"] is not None
     assert not any("was given" in note for note in same.notes)
+
+
+def test_the_mean_counts_every_network_of_the_paper_alike(setting: Setting) -> None:
+    """The paper's average is beside the mean over its networks, not beside one that leans to a network."""
+    both = [f"cifar10/{network}" for network in paper.networks("cifar10")]
+
+    distance = studies.get("distance")
+    assert isinstance(distance, Comparison)
+    comparison = replace(distance, methods=("scale",), table="main")
+
+    def mean(*places: str) -> dict[str, float | None]:
+        here = named(setting, *places)
+        subjects = [replace(one, network=replace(one.network, name=f"{i}")) for i, one in enumerate(here.subjects)]
+        return papers(comparison.run(replace(here, subjects=subjects)), -1)
+
+    assert mean(*both)["scale"] == mean(*both, *both)["scale"] is not None
+    assert mean(*both, both[0])["scale"] is None
+    assert mean(*both, "imagenet/resnet-50")["scale"] is None
+
+
+def test_a_line_of_some_networks_has_no_average_beside_it(setting: Setting) -> None:
+    """k2=10 is the preset of one of the two networks, and changes the other's."""
+    here = replace(named(setting, "cifar10/wrn-28-10", "cifar10/densenet-101"), given={"k2": 10})
+    result = studies.get("cifar").run(here)
+    assert papers(result)["adascale_a (preset) (1 of 2 networks)"] is None
+    assert papers(result)["scale"] is not None
+    assert papers(result, 2)["adascale_a (preset)"] is not None
 
 
 def test_a_changed_line_of_the_headline_table(setting: Setting) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -93,14 +94,14 @@ class Setting:
         return place if place.data == data else None
 
     def common_place(self) -> paper.Place | None:
-        """The same for the mean over networks: seeds of one of the paper's, or all that it averages over."""
-        places = {self.compared(subject) for subject in self.subjects}
+        """The same for the mean over networks: seeds of one of the paper's, or all of its own alike often."""
+        places = Counter(map(self.compared, self.subjects))
         if len(places) == 1:
             return next(iter(places))
-        data = {place.data for place in places if place is not None}
-        if None in places or len(data) != 1:
+        data = {None if place is None else place.data for place in places}
+        name = data.pop()
+        if data or name is None or len(set(places.values())) != 1:
             return None
-        (name,) = data
         whole = {place.network for place in places if place is not None} == set(paper.networks(name))
         return paper.Place(name, paper.AVERAGE) if whole else None
 
