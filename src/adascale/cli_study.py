@@ -54,7 +54,7 @@ from adascale.console import (
 from adascale.errors import InputError
 from adascale.studies.base import Result
 from adascale.studies.setting import Setting, Study, Subject
-from adascale.studies.write import for_people, remarks, save
+from adascale.studies.write import for_people, remarks, remove, save
 from adascale.suites import SUITES
 
 
@@ -99,7 +99,8 @@ def study(
     if names == ["list"]:
         _list(as_json)
         return
-    chosen = list(studies.ALL) if "all" in names else [studies.get(name) for name in dict.fromkeys(names)]
+    named = [studies.get(name) for name in dict.fromkeys(names) if name != "all"]  # refuses what there is not
+    chosen = list(studies.ALL) if "all" in names else named
     if report:
         optional("matplotlib", "report")  # better now than after the work
     check_places(out, cache)
@@ -160,14 +161,15 @@ def _say_uncompared(setting: Setting) -> None:
 
 
 def _run(one: Study, setting: Setting, out: Path, quiet: bool, among_all: bool) -> Result | None:
-    """The result; of all studies one that these images are not fit for is left out."""
+    """The result; of all studies one that these images are not fit for is left out, an older result removed."""
     began = time.monotonic()
     try:
         result = one.run(setting)
     except InputError as error:
         if not among_all:
             raise
-        say(f"left out {one.name}: {error}")
+        removed = remove(one.name, out)
+        say(f"left out {one.name}: {error}" + (f" (removed its older {', '.join(removed)})" if removed else ""))
         return None
     files = save(result, out)
     if not quiet:

@@ -19,6 +19,7 @@ from adascale.tables import in_markdown, markdown_table
 
 DASH = "\N{EN DASH}"
 PARTS = ("paper", "measured", "difference")
+SUFFIXES = ("csv", "md", "json")
 
 
 class Shown(NamedTuple):
@@ -64,12 +65,19 @@ def texts(block: Block) -> list[list[str]]:
 
 def save(result: Result, folder: Path) -> list[Path]:
     """``NAME.csv``, ``NAME.md`` and ``NAME.json``, which holds all."""
-    files = {
-        "csv": as_csv(result),
-        "md": markdown(result),
-        "json": json.dumps(result.document(), indent=1, allow_nan=False) + "\n",
-    }
-    return [write_whole(folder / f"{result.study}.{suffix}", text) for suffix, text in files.items()]
+    document = json.dumps(result.document(), indent=1, allow_nan=False) + "\n"
+    texts = (as_csv(result), markdown(result), document)
+    return [
+        write_whole(folder / f"{result.study}.{suffix}", text) for suffix, text in zip(SUFFIXES, texts, strict=True)
+    ]
+
+
+def remove(study: str, folder: Path) -> list[str]:
+    """Take away the files of an older result; their names."""
+    found = [path for suffix in SUFFIXES if (path := folder / f"{study}.{suffix}").is_file()]
+    for path in found:
+        path.unlink()
+    return [path.name for path in found]
 
 
 def load(path: Path) -> Result:
