@@ -159,7 +159,13 @@ def _mean(chart: Chart, place: int) -> float:
 def test_latency(setting: Setting) -> None:
     study = studies.get("latency")
     assert isinstance(study, Latency)
-    single, many, total = replace(study, repeats=1).run(setting).blocks
+    result = replace(study, repeats=1).run(replace(named(setting, "imagenet/vit-b-16"), given={"lam": 3}))
+    single, many, total = result.blocks
+    (settings,) = result.about["settings"].values()
+    plain = detectors.AdaSCALE_A().parameters  # the preset and what was given are not timed
+    assert settings["timed"] == {"after the network": plain, "random": {**plain, "pixels": "random"}, "trivial": plain}
+    assert set(settings) == {"threads", "repeats", "timed"}
+    assert not any("was given" in note for note in result.notes)
     assert BATCHES == (1, 256)
     for block in (single, many):
         assert [each.label for each in block.lines] == [f"D={size}" for size in SIZES]

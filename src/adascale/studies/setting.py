@@ -185,13 +185,15 @@ class Study(ABC):
     source: str
     question: str
     passes: str = "clean and one view"
+    uses_given: ClassVar[bool] = True  # whether the setting's parameters of AdaSCALE count
     sensitivity: ClassVar[bool] = False  # whether it starts from the setting of the paper's tables of sensitivity
 
     def run(self, setting: Setting) -> Result:
         """Measure it."""
         with_settings = {subject.name: self.settings(setting, subject) for subject in setting.subjects}
         blocks = list(self.blocks(setting))
-        notes = [*self.notes(setting), *setting.changes, *(setting.lacking if has_paper(blocks) else [])]
+        changes = setting.changes if self.uses_given else []
+        notes = [*self.notes(setting), *changes, *(setting.lacking if has_paper(blocks) else [])]
         about = {"command": setting.command, **setting.about, "settings": with_settings}
         return Result(self.name, self.title, self.source, self.question, setting.suite.name, blocks, notes, about)
 
