@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -190,3 +191,23 @@ def test_what_goes_with_one_method_only(setting: Setting) -> None:
     assert studies.get("lambda").run(here).blocks
     with pytest.raises(InputError, match="adascale_l: p_min=82 is above p_max=80"):
         studies.get("cifar").run(here)
+
+
+def test_contradictions_of_the_paper_are_told(setting: Setting) -> None:
+    """With the values that the tables have."""
+
+    def near(table: str, row: str) -> str:
+        found = paper.figure(table, paper.place("imagenet/resnet-50"), row, "near")
+        assert found is not None
+        return f"{found.fpr95:.2f} / {found.auroc:.2f}"
+
+    (note,) = (each for each in _joint(setting, "imagenet/resnet-50") if "contradict" in each)
+    assert near("joint", "k1=100 p_max=85") == near("joint", "k1=100 lambda=10")
+    texts = [near("k1", "k1=100"), near("joint", "k1=100 p_max=85")]
+    texts += [near("joint", "lambda=10 p_max=90"), near("joint", "k1=1 p_max=90")]
+    assert re.findall(r"\d+\.\d+ / \d+\.\d+", note) == texts
+    assert not any("contradict" in each for each in _joint(setting, "imagenet/vit-b-16"))
+
+
+def _joint(setting: Setting, place: str) -> Sequence[str]:
+    return studies.get("joint").notes(named(setting, place))
