@@ -37,10 +37,10 @@ def run(setting: Setting) -> Run:
 
 
 def named(setting: Setting, *places: str) -> Setting:
-    """The same network under these names of the paper."""
+    """The same network under these names of the paper, on images that are said to be the paper's."""
     network = setting.subjects[0].network
     subjects = [Subject(replace(network, name=text), paper.place(text)) for text in places]
-    return replace(setting, subjects=subjects)
+    return replace(setting, subjects=subjects, suite=replace(setting.suite, name="mine", shipped=False))
 
 
 def line(block: Block, label: str) -> dict[str, float | None]:

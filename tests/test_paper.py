@@ -2,54 +2,52 @@
 
 from __future__ import annotations
 
-import csv
-import re
-from collections import Counter
-from pathlib import Path
-
 import pytest
 
 from adascale import detectors, paper
 from adascale.errors import InputError
-from tests.conftest import DATA
+from tests.paper_tables import READERS, TABLES, combined, others, printed
 
-TABLES = DATA.parent / "paper_tables"
-PAIR = re.compile(r"([\d.]+)\s*/\s*([\d.]+)")
-
-
-def printed(path: Path) -> Counter[tuple[str, ...]]:
-    """The pairs of a table of the paper: ``a / b`` in one cell, or two numbers with two decimals in a row."""
-    found: Counter[tuple[str, ...]] = Counter()
-    with open(path, newline="", encoding="utf8") as file:
-        for row in csv.reader(file):
-            pairs = [match.groups() for cell in row for match in PAIR.finditer(cell)]
-            numbers = [] if pairs else [cell for cell in row if re.fullmatch(r"\d+\.\d\d", cell.strip())]
-            found.update(pairs + list(zip(numbers[::2], numbers[1::2], strict=True)))
-    return found
+needs_tables = pytest.mark.skipif(not TABLES.is_dir(), reason=f"the paper's tables are not at {TABLES}")
 
 
-@pytest.mark.skipif(not TABLES.is_dir(), reason=f"the paper's tables are not at {TABLES}")
-def test_every_number_of_the_paper_is_shipped() -> None:
-    lines = paper.lines("figures")
-    special = {"sensitivity_joint", "corruption_combined", "adv_ratio", "latency", "dataset_setup_ood"}
-    others = [line for line in paper.lines("others") if line["source"] != "text"]
-    assert {line["source"] for line in [*lines, *others]} == {path.stem for path in TABLES.glob("*.csv")} - {
-        "dataset_setup_ood"
-    }
-    for path in TABLES.glob("*.csv"):
-        if path.stem not in special:
-            ours = Counter((line["fpr95"], line["auroc"]) for line in lines if line["source"] == path.stem)
-            assert ours == printed(path), path.stem
-    text = (TABLES / "sensitivity_joint.csv").read_text()
-    grid = [line["auroc"] for line in lines if line["source"] == "sensitivity_joint"]
-    assert grid == re.findall(r"\d\d\.\d\d$", text, re.MULTILINE)
-    # near / far of one figure in a cell there, FPR@95 / AUROC of one kind in a line here
-    combined = [line for line in lines if line["source"] == "corruption_combined"]
-    halves = Counter(number for pair in printed(TABLES / "corruption_combined.csv").elements() for number in pair)
-    assert Counter(number for line in combined for number in (line["fpr95"], line["auroc"])) == halves
-    for name in ("adv_ratio", "latency"):
-        numbers = re.findall(r",(\d+\.\d\d|\d+(?=\\mu))", (TABLES / f"{name}.csv").read_text())
-        assert sorted(line["value"] for line in paper.lines("others") if line["source"] == name) == sorted(numbers)
+@needs_tables
+def test_every_table_of_the_paper_is_looked_at() -> None:
+    here = {line["source"] for name in ("figures", "others") for line in paper.lines(name)} - {"text"}
+    read = {*READERS, "corruption_combined", "adv_ratio", "latency"}
+    assert here == read == {path.stem for path in TABLES.glob("*.csv")} - {"dataset_setup_ood"}
+
+
+@needs_tables
+@pytest.mark.parametrize("source", READERS)
+def test_every_figure_of_a_table_is_shipped_in_its_place(source: str) -> None:
+    lines = [line for line in paper.lines("figures") if line["source"] == source]
+    names = ("data", "network", "row", "spectrum", "kind")
+    shipped = {tuple(line[name] for name in names): (line["fpr95"], line["auroc"]) for line in lines}
+    assert len(shipped) == len(lines)
+    assert shipped == printed(source)
+
+
+@needs_tables
+def test_the_other_tables_are_shipped_in_their_places() -> None:
+    lines = [line for line in paper.lines("figures") if line["source"] == "corruption_combined"]
+    shipped = {(line["table"], line["row"], line["kind"]): (line["fpr95"], line["auroc"]) for line in lines}
+    assert shipped == combined()
+    assert {(line["data"], line["network"], line["spectrum"]) for line in lines} == {("imagenet", "resnet-50", "ood")}
+    rest = [line for line in paper.lines("others") if line["source"] != "text"]
+    assert {(line["table"], line["row"], line["column"]): line["value"] for line in rest} == others()
+
+
+def test_figures_are_in_the_table_of_their_study() -> None:
+    """A source of the paper is one table here, but for those that hold several."""
+    found: dict[str, set[str]] = {}
+    for line in paper.lines("figures"):
+        found.setdefault(line["source"], set()).add(line["table"])
+    several = {source: tables for source, tables in found.items() if len(tables) > 1}
+    assert set(several) == {"sensitivity_resnet50", "sensitivity_single", "corruption_combined"}
+    for line in paper.lines("figures"):
+        if line["source"].startswith("sensitivity_") and line["source"] in several:
+            assert line["table"] == line["row"].partition("=")[0].replace("_", "-")
 
 
 def test_no_two_lines_contradict() -> None:

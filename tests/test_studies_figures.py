@@ -26,7 +26,7 @@ from adascale.studies.latency import BATCHES, SIZES, Latency
 from adascale.studies.page import page
 from adascale.studies.setting import Setting, Subject
 from adascale.studies.tuned import tuned
-from adascale.suites import Source, Suite, SuiteImages
+from adascale.suites import Source, Suite, SuiteImages, load_suite
 from tests.studying import Run, line, named
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
@@ -159,7 +159,13 @@ def _mean(chart: Chart, place: int) -> float:
 def test_latency(setting: Setting) -> None:
     study = studies.get("latency")
     assert isinstance(study, Latency)
-    single, many, total = replace(study, repeats=1).run(setting).blocks
+    result = replace(study, repeats=1).run(replace(named(setting, "imagenet/vit-b-16"), given={"lam": 3}))
+    single, many, total = result.blocks
+    (settings,) = result.about["settings"].values()
+    plain = detectors.AdaSCALE_A().parameters  # the preset and what was given are not timed
+    assert settings["timed"] == {"after the network": plain, "random": {**plain, "pixels": "random"}, "trivial": plain}
+    assert set(settings) == {"threads", "repeats", "timed"}
+    assert not any("was given" in note for note in result.notes)
     assert BATCHES == (1, 256)
     for block in (single, many):
         assert [each.label for each in block.lines] == [f"D={size}" for size in SIZES]
@@ -246,11 +252,12 @@ def test_a_network_is_made_once(setting: Setting) -> None:
 
 
 def test_a_network_that_says_how_it_was_trained(setting: Setting) -> None:
-    (subject,) = named(setting, "imagenet/resnet-50").subjects
+    here = named(setting, "imagenet/resnet-50")
+    (subject,) = here.subjects
     trained = {"loss": "adversarial", "eps": 0.05}
     known = replace(subject, network=replace(subject.network, trained=trained))
     images = replace(setting.images, near={"ssb_hard": setting.images.near["digits 8 and 9"]})
-    ratios, methods = studies.get("adversarial").run(replace(setting, subjects=[known], images=images)).blocks
+    ratios, methods = studies.get("adversarial").run(replace(here, subjects=[known], images=images)).blocks
     assert [column.key for column in ratios.columns] == ["eps=0.05"]
     assert [each.cells["eps=0.05"].paper for each in ratios.lines] == [1.73, None]
     assert [each.cells["ood.near.fpr95"].paper for each in methods.lines] == [66.99, 70.11, 60.21]
@@ -269,7 +276,11 @@ def test_ish_on_the_digits(run: Run) -> None:
 
 @pytest.mark.parametrize(("name", "words"), [("adversarial", "nothing says"), ("ish", "No network here says")])
 def test_elsewhere_nothing_is_trained(setting: Setting, tmp_path: Path, name: str, words: str) -> None:
-    other = replace(setting, suite=replace(setting.suite, name="mine"), cache=tmp_path)
+    """A suite that is called digits is not the package's."""
+    (tmp_path / "digits.toml").write_text('id = "digits:test"\n[far]\nphotographs = "digits:far"\n')
+    suite = load_suite(str(tmp_path / "digits.toml"))
+    assert suite.name == setting.suite.name
+    other = replace(setting, suite=suite, cache=tmp_path)
     result = studies.get(name).run(other)
     assert not (tmp_path / "trained").exists()
     assert len(result.blocks[-1].lines) == 3

@@ -41,7 +41,7 @@ def test_from_the_shell(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     calls = place / "calls"
     monkeypatch.setenv("CALLS", str(calls))
     own = ["--id", place / "id", "--near", near(place), "--model", f"{place / 'nets.py'}:Net", "--out", place / "o"]
-    assert inside(monkeypatch, "study", "lambda", *own, "--preset", "imagenet/resnet-50", "--set", "k2=20") == 0
+    assert inside(monkeypatch, "study", "lambda", *own, "--preset", "imagenet/resnet-50", "--set", "k2=5") == 0
     out = capsys.readouterr().out
     assert "Net (imagenet/resnet-50): Near-OOD" in out
     assert "58.97" in out
@@ -103,10 +103,31 @@ def test_of_all_studies_those_that_cannot_be_run_are_left_out(
 ) -> None:
     own = ["--id", place / "id", "--near", near(place), "--model", f"{place / 'nets.py'}:Net", "--out", place / "o"]
     monkeypatch.setattr(studies, "ALL", [studies.get("one-knob"), studies.get("k1")])
+    (place / "o").mkdir()
+    for name in ("one-knob.json", "one-knob.csv", "one-knob.md", "k2.json"):
+        (place / "o" / name).write_text("of an older run")
     assert inside(monkeypatch, "study", "all", *own, "--no-report") == 0
     assert "left out one-knob: 10 ID images are too few to tune on" in capsys.readouterr().err
-    assert sorted(path.stem for path in (place / "o").glob("*.json")) == ["k1"]
+    assert sorted(path.name for path in (place / "o").iterdir()) == ["k1.csv", "k1.json", "k1.md", "k2.json"]
     assert inside(monkeypatch, "study", "one-knob", *own, "--no-report") == 2
+
+
+def test_a_report_of_several_runs_says_so(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ["--near", near(place), "--model", f"{place / 'nets.py'}:Net", "--out", place / "o"]
+    page, words = place / "o" / "report.html", "Not all sections are of the same"
+    assert inside(monkeypatch, "study", "k1", "lambda", "--id", place / "id", *own) == 0
+    assert words not in page.read_text()
+    assert inside(monkeypatch, "study", "k1", "--id", place / "id", *own, "--limit", "5") == 0
+    assert (
+        f"{words} images; do not compare across them. lambda: id, 30 images, Net; k1: id, 15 images" in page.read_text()
+    )
+    assert inside(monkeypatch, "study", "k1", "--id", f"other={place / 'id'}", *own) == 0
+    assert f"{words} suite; " in page.read_text()
+    (place / "nets.py").write_text((place / "nets.py").read_text().replace("manual_seed(0)", "manual_seed(1)"))
+    assert inside(monkeypatch, "study", "k1", "--id", place / "id", *own) == 0
+    assert f"{words} networks; " in page.read_text()
 
 
 def test_the_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,6 +144,7 @@ def test_the_list(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     ("arguments", "words"),
     [
         (["magic"], "There is no study 'magic'"),
+        (["all", "lamda"], "There is no study 'lamda'"),
         (["lambda", "--model", "digits"], "--model without images"),
         (["lambda", "--preset", "resnet-50"], "give DATA/NETWORK"),
         (["lambda", "--preset", "imagenet/resnet-49"], "No preset for imagenet/resnet-49"),

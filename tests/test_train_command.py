@@ -26,7 +26,7 @@ from tests.test_train import COMMAND, NETWORK, PREPROCESS, SHORT, arrays, some
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Arrays, a folder of classes with one broken image, and a list of the same images."""
     monkeypatch.chdir(tmp_path)
-    Path("nets.py").write_text(NETWORK)
+    Path("nets.py").write_text(NETWORK + "def flat():\n    return nn.Sequential(nn.Flatten(), nn.Linear(12, 3))\n")
     np.savez("data.npz", **arrays())
     lines = []
     for number, name in enumerate("abc"):
@@ -99,6 +99,10 @@ def labelled_files(place: Path) -> ImageSet:
         (("--classes", "7", "--init", "start.safetensors"), "The network has 3 classes and 7 were asked for"),
         (("--data", "set/list.txt", "--val", "set"), "--val set is a folder of classes"),
         (("--val", "set"), "--val set is a folder of classes"),
+        (("--data", "set", "--val", "set/list.txt"), "--val set/list.txt numbers its own classes"),
+        (("--data", "set", "--val", "data.npz"), "--val data.npz numbers its own classes"),
+        (("--size", "2"), "The network does not take images of 3x2x2 (Calculated padded input size"),
+        (("--model", "nets.py:flat"), "The network does not take images of 3x16x16 (mat1 and mat2 shapes"),
     ],
 )
 def test_refused_in_one_line(

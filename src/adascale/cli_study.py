@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from adascale import options, paper, studies
+from adascale import detectors, options, paper, studies
 from adascale.benchmark import Network, tested
 from adascale.cache import cache_folder
 from adascale.cli_inputs import (
@@ -54,7 +54,7 @@ from adascale.console import (
 from adascale.errors import InputError
 from adascale.studies.base import Result
 from adascale.studies.setting import Setting, Study, Subject
-from adascale.studies.write import for_people, remarks, save
+from adascale.studies.write import for_people, remarks, remove, save
 from adascale.suites import SUITES
 
 
@@ -99,7 +99,8 @@ def study(
     if names == ["list"]:
         _list(as_json)
         return
-    chosen = list(studies.ALL) if "all" in names else [studies.get(name) for name in dict.fromkeys(names)]
+    named = [studies.get(name) for name in dict.fromkeys(names) if name != "all"]  # refuses what there is not
+    chosen = list(studies.ALL) if "all" in names else named
     if report:
         optional("matplotlib", "report")  # better now than after the work
     check_places(out, cache)
@@ -109,13 +110,15 @@ def study(
         suite = "digits"
     places: list[paper.Place | None] = [paper.place(text) for text in preset or []] or [None]
     given = options.settings(["adascale_a"], setting or [], None)["adascale_a"]
-    options.configured("adascale_a", given)
+    for one in places:
+        options.configured("adascale_a", {**({} if one is None else detectors.preset("adascale_a", *one)), **given})
     suited, images = opened(suite, (id_images, val, train, near, far, shifted), data, available, limit, seed)
     found = networks(model, weights, head, device, suite, (size, crop, mean, std))
     passes = {"batch_size": batch_size, "workers": workers}
     subjects = _subjects(found, places)
     command = shlex.join(["adascale", *sys.argv[1:]])
     place = Setting(suited, images, subjects, cache or cache_folder(), seed, passes, given, command)
+    _say_uncompared(place)
     with resumable():
         results = [result for one in chosen if (result := _run(one, place, out, as_json, "all" in names))]
     if as_json:
@@ -148,15 +151,25 @@ def _subjects(found: list[Network], places: list[paper.Place | None]) -> list[Su
     return [Subject(network, place) for network, place in zip(found, places, strict=True)]
 
 
+def _say_uncompared(setting: Setting) -> None:
+    others = [one.place for one in setting.subjects if one.place is not None and setting.compared(one) is None]
+    if others:
+        names = ", ".join(dict.fromkeys(map(str, others)))
+        say(
+            f"note: {setting.suite.name} has other images than the paper for {names}: its setting, but not its figures."
+        )
+
+
 def _run(one: Study, setting: Setting, out: Path, quiet: bool, among_all: bool) -> Result | None:
-    """The result; of all studies one that these images are not fit for is left out."""
+    """The result; of all studies one that these images are not fit for is left out, an older result removed."""
     began = time.monotonic()
     try:
         result = one.run(setting)
     except InputError as error:
         if not among_all:
             raise
-        say(f"left out {one.name}: {error}")
+        removed = remove(one.name, out)
+        say(f"left out {one.name}: {error}" + (f" (removed its older {', '.join(removed)})" if removed else ""))
         return None
     files = save(result, out)
     if not quiet:

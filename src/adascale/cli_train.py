@@ -129,7 +129,11 @@ def train(
 
 
 def _validation(val: str | None, root: Path | None, names: list[str] | None) -> ImageSet | None:
-    """Numbered as the training images are."""
+    """Numbered as the training images are: a list or .npz has numbers of its own, a folder those of its names."""
+    if val is not None and names is not None and not Path(val).is_dir():
+        raise InputError(
+            f"--val {val} numbers its own classes, --data is a folder of classes; give --val as such a folder too."
+        )
     if val is not None and names is None and Path(val).is_dir():
         raise InputError(
             f"--val {val} is a folder of classes, --data a list that numbers its own; give --val as a list or .npz too."

@@ -20,6 +20,13 @@ from adascale.detectors.presets import known
 from adascale.errors import InputError
 
 AVERAGE = "average"
+# Suites of the package with data of the paper: which data, and the suite that has all the sets of the paper's means.
+SUITES = {
+    "cifar10": ("cifar10", "cifar10"),
+    "cifar100": ("cifar100", "cifar100"),
+    "imagenet": ("imagenet", "imagenet-paper"),
+    "imagenet-paper": ("imagenet", "imagenet-paper"),
+}
 
 
 class Place(NamedTuple):

@@ -64,7 +64,7 @@ class Suite:
     """ID test images, ID for fitting (``val``) and training, and named sets to tell from them.
 
     shifted: ID under covariate shift, for the full spectrum. ood_val: OOD to tune on. note: what a reader of the
-    figures must know.
+    figures must know. shipped: one of the package's own, whatever others are called.
     """
 
     name: str
@@ -76,6 +76,7 @@ class Suite:
     shifted: Mapping[str, Source] = field(default_factory=dict)
     ood_val: Mapping[str, Source] = field(default_factory=dict)
     note: str = ""
+    shipped: bool = False
 
     def __post_init__(self) -> None:
         if not self.near and not self.far:
@@ -132,7 +133,7 @@ def load_suite(name_or_path: str, data: Path | None = None) -> Suite:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} cannot be read as TOML: {error}.") from error
     try:
-        return _suite(record, path.stem, base, data)
+        return replace(_suite(record, path.stem, base, data), shipped=name_or_path in SUITES)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 

@@ -26,6 +26,8 @@ from adascale.model import Classifier
 from adascale.progress import Advance, progress
 from adascale.recipes import Recipe
 
+_UNFIT = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)  # what a network may answer to odd images
+
 
 @dataclass
 class Tally:
@@ -264,8 +266,14 @@ class Training:
     def _counted(self, sample: Tensor) -> int:
         """The network's classes, which must be as many as asked for."""
         self.network.eval()
-        with torch.no_grad():
-            classes = logits_of(self.network(sample)).shape[1]
+        try:
+            with torch.no_grad():
+                classes = logits_of(self.network(sample)).shape[1]
+        except _UNFIT as error:
+            shape, reason = "x".join(map(str, sample.shape[1:])), (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(
+                f"The network does not take images of {shape} ({reason}); see --size and --crop."
+            ) from error
         if self.classes not in (None, classes):
             raise InputError(f"The network has {classes} classes and {self.classes} were asked for; leave that out.")
         return classes

@@ -22,7 +22,7 @@ _SHARES = (1, 5, 10, 50)
 
 
 def _statistics(bases: Bases) -> list[Variant]:
-    base = bases["adascale_a"]
+    base = bases("adascale_a")
     view = {name: getattr(base, name) for name in ("k1", "pixels", "fraction", "epsilon", "seed")}
     score = Variant("Q as the score", ActivationShift(**view))
     return [score, *(Variant(row, replace(base, statistic=name)) for row, name in _STATISTICS.items())]

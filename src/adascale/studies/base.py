@@ -112,6 +112,11 @@ class Result:
         return {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
 
 
+def has_paper(blocks: Sequence[Block]) -> bool:
+    """Whether a figure of the paper stands in any of them."""
+    return any(cell.paper is not None for block in blocks for line in block.lines for cell in line.cells.values())
+
+
 def from_document(document: Any) -> Result:
     """The result that a `Result.document` was made from."""
     try:

@@ -36,15 +36,16 @@ def block(
     lines, whose, most = [], set[str](), max(models.values())
     for label in dict.fromkeys(row.method for row in rows):
         cells = {}
+        count = max(models[label, MEANS[kind], spectrum] for spectrum, kind in groups)
         for spectrum, kind in groups:
-            known = paper.figure(table, place, (names or {}).get(label, label), kind, spectrum)
+            compared = place if count == most else None  # the paper's mean is over all
+            known = paper.figure(table, compared, (names or {}).get(label, label), kind, spectrum)
             whose |= {known.network} if known is not None else set()
             key = (label, MEANS[kind], spectrum)
             for figure in figures if key in values else ():
                 mean, deviation = values[key][figure.field]
                 spread = 100 * deviation if models[key] > 1 else None
                 cells[_key(spectrum, kind, figure)] = Cell(100 * mean, getattr(known, figure.field, None), spread)
-        count = max(models[label, MEANS[kind], spectrum] for spectrum, kind in groups)
         lines.append(Line(label if count == most else f"{label} ({count} of {most} networks)", cells))
     columns = [_column(*group, figure) for group in groups for figure in figures]
     return Block(title, columns, lines, [chart(figure, groups, lines) for figure in USUAL], _whose(place, whose))

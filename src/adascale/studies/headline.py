@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from adascale import detectors
+from adascale import detectors, paper
 from adascale.benchmark import Entry
+from adascale.detectors.adaptive import Adaptive
+from adascale.errors import InputError
 from adascale.markup import Figure
 from adascale.results import Row, Spectrum
 from adascale.studies.base import Block
 from adascale.studies.build import BOTH, USUAL, block, missing
-from adascale.studies.setting import METHODS, Name, Setting, Study, Subject, common_place
+from adascale.studies.setting import METHODS, TEXT_K2, Name, Setting, Study, Subject
 from adascale.table import figures
 
-TEXT_K2 = 5  # percent; the paper's text says that one k2 serves all networks
 ALL = tuple(cls.name for cls in detectors.ALL)
 PAPER = ("msp", "mls", "ebo", "react", "ash_b", "scale", "bfact", "lts", "optfs", "adascale_a", "adascale_l")
 
@@ -46,15 +47,14 @@ class Comparison(Study):
             job = setting.job(subject, [entry for entry, _ in lines], images)
             run = job.run()
             rows += (own := figures(run, intervals=False))
-            found = missing(self._block(subject.name, own, [subject], names), run)
+            found = missing(self._block(subject.name, own, setting.compared(subject), names), run)
             tuned = (f"{label}: {tuning}." for label, tuning in job.tunings.items())
             made.append(replace(found, note="\n".join(filter(None, (found.note, *tuned)))))
         mean = f"mean and deviation over {len(setting.subjects)} networks"
-        means = [self._block(mean, rows, setting.subjects, names)] if len(setting.subjects) > 1 else []
+        means = [self._block(mean, rows, setting.common_place(), names)] if len(setting.subjects) > 1 else []
         yield from (*means, *made) if self.mean_first else (*made, *means)
 
-    def _block(self, title: str, rows: Sequence[Row], subjects: Sequence[Subject], names: dict[str, str]) -> Block:
-        place = common_place(subjects)
+    def _block(self, title: str, rows: Sequence[Row], place: paper.Place | None, names: dict[str, str]) -> Block:
         return block(title, rows, self.table, place, names, self.figures, (self.spectrum,))
 
     def lines(self, setting: Setting, subject: Subject) -> Iterator[tuple[Entry, str]]:
@@ -67,14 +67,14 @@ class Comparison(Study):
                 yield from self._settings(setting, subject, adaptive)
 
     def _settings(self, setting: Setting, subject: Subject, name: Name) -> Iterator[tuple[Entry, str]]:
-        known, plain = setting.base(subject, name), METHODS[name](**setting.given)
+        known, theirs, plain = setting.base(subject, name), setting.as_preset.base(subject, name), _plain(setting, name)
         if subject.place is not None:
-            yield Entry(f"{name} (preset)", known), name
+            yield _line(name, "preset", known, theirs)
             if self.claim:
-                yield Entry(f"{name} (k2={TEXT_K2} %)", replace(known, k2=TEXT_K2)), name
-        if subject.place is None or self.claim:
+                yield _line(name, f"k2={TEXT_K2} %", replace(known, k2=TEXT_K2), replace(theirs, k2=TEXT_K2))
+        if plain is not None and (subject.place is None or self.claim):
             yield Entry(name, plain), ""
-        if self.claim:
+        if plain is not None and self.claim:
             yield Entry(f"{name} (tuned)", plain, "self", frozenset({"p_min"})), ""
 
     def settings(self, setting: Setting, subject: Subject) -> dict[str, Any]:
@@ -89,14 +89,31 @@ class Comparison(Study):
                 "Methods are at their defaults but for the lines that say otherwise; (tuned): p_max, without OOD data. "
                 "ASH in the paper is ash_b."
             )
-        if self.claim and any(subject.place for subject in setting.subjects):
+        if self.claim and any(map(setting.compared, setting.subjects)):
             notes.append(
                 "The paper's headline rows are those of settings with a k2 for each network (preset); its text says "
                 f"that k2={TEXT_K2} % serves all. Its lines have the same figure of the paper beside them."
             )
+        if self.claim and any(_plain(setting, name) is None for name in METHODS):
+            notes.append("Without lines of the defaults and of tuning: what was given does not go with the defaults.")
         if self.mean_first and len(setting.subjects) == 1:
             notes.append("One network: there is no deviation. Give several, such as the seeds of one recipe.")
         return notes
+
+
+def _plain(setting: Setting, name: Name) -> Adaptive | None:
+    """With the defaults and what was given; None where they contradict each other."""
+    try:
+        return METHODS[name](**setting.given)
+    except InputError:
+        return None
+
+
+def _line(name: str, words: str, method: Adaptive, theirs: Adaptive) -> tuple[Entry, str]:
+    """A setting of the paper with the paper's row, which a changed one has not."""
+    if method.parameters == theirs.parameters:
+        return Entry(f"{name} ({words})", method), name
+    return Entry(f"{name} ({words}, changed)", method), ""
 
 
 STUDIES: tuple[Study, ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ _PARTS = {"scale": "Scaling alone", "score": "With head and logsumexp"}
 class Latency(Study):
     """repeats: turns of each timing; those through the network are a fifth as many."""
 
+    uses_given: ClassVar[bool] = False
     repeats: int = 41
 
     @property
@@ -77,7 +78,10 @@ class Latency(Study):
         ]
 
     def settings(self, setting: Setting, subject: Subject) -> dict[str, Any]:
-        return {"threads": torch.get_num_threads(), "repeats": self.repeats, **super().settings(setting, subject)}
+        """What was timed: AdaSCALE-A with its defaults, whatever the network's setting."""
+        timed = {"after the network": detectors.AdaSCALE_A(), **_through_the_network()}
+        parameters = {name: method.parameters for name, method in timed.items()}
+        return {"threads": torch.get_num_threads(), "repeats": self.repeats, "timed": parameters}
 
 
 def _columns(part: str, title: str) -> list[Column]:
@@ -137,6 +141,10 @@ def _chart(part: str, title: str, batch: int, lines: list[Line]) -> Chart:
     return Chart("lines", f"{title}, batch {batch}", series, [line.label for line in lines], y="variable / fixed")
 
 
+def _through_the_network() -> dict[str, detectors.AdaSCALE_A]:
+    return {pixels: detectors.AdaSCALE_A(pixels=pixels) for pixels in PIXELS}
+
+
 def _timed_passes(setting: Setting, subject: Subject, repeats: int) -> tuple[dict[str, Timing], int]:
     """The plain forward pass, and for each choice of pixels all from images to scores."""
     network, known = subject.network.classifier, setting.images.id
@@ -144,7 +152,7 @@ def _timed_passes(setting: Setting, subject: Subject, repeats: int) -> tuple[dic
     if batch is None:
         raise InputError(f"{subject.name}: none of the {len(known)} ID images can be read.")
     images = network.prepare(batch)
-    methods = {pixels: detectors.AdaSCALE_A(pixels=pixels) for pixels in PIXELS}
+    methods = _through_the_network()
     for method in methods.values():
         outputs = extract_batch(network, images, method.views)
         method.fit(outputs, network.head)

@@ -36,6 +36,17 @@ class Variant:
     reference: tuple[int, ...] | None = None
 
 
+def rows_of(variants: Sequence[Variant], papers: Sequence[Variant]) -> dict[str, str]:
+    """The paper's row for each label; "" for a variant that is not as the paper has it."""
+    known = {variant.label: variant.method.parameters for variant in papers}
+    return {
+        variant.label: (variant.label if variant.row is None else variant.row)
+        if known.get(variant.label) == variant.method.parameters
+        else ""
+        for variant in variants
+    }
+
+
 def measure(job: Job, variants: Sequence[Variant]) -> ModelRun:
     """The scores of every variant on every set of the job's images; what cannot be fitted is left out."""
     std = job.network.preprocess.std

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from adascale.files import write_whole
 from adascale.markup import Cell as HtmlCell
@@ -29,9 +30,29 @@ def page(results: Sequence[Result]) -> str:
     return Template(part("studies.html")).substitute(
         style=part("page.css"),
         script=part("page.js"),
+        notice="".join(f"<p><strong>{escape(text)}</strong></p>\n" for text in mixed(results)),
         contents="".join(f'<li><a href="#{escape(one.study)}">{escape(one.title)}</a></li>\n' for one in results),
         sections="\n".join(_section(one) for one in results),
     )
+
+
+def mixed(results: Sequence[Result]) -> list[str]:
+    """What a reader must know where sections are of different runs: suites, images, networks."""
+    kinds: dict[str, Callable[[Result], Any]] = {
+        "suite": lambda one: one.suite,
+        "images": lambda one: one.about.get("sets"),
+        "networks": lambda one: {name: x["fingerprint"] for name, x in one.about.get("networks", {}).items()},
+    }
+    found = [name for name, of in kinds.items() if any(of(one) != of(results[0]) for one in results[1:])]
+    if not found:
+        return []
+    runs: dict[str, list[str]] = {}
+    for one in results:
+        images = sum(about["images"] for about in one.about.get("sets", {}).values())
+        networks = ", ".join(one.about.get("networks", {}))
+        runs.setdefault(f"{one.suite}, {images} images, {networks}", []).append(one.study)
+    texts = "; ".join(f"{', '.join(names)}: {run}" for run, names in runs.items())
+    return [f"Not all sections are of the same {', '.join(found)}; do not compare across them. {texts}."]
 
 
 def _section(result: Result) -> str:

@@ -37,6 +37,12 @@ def entries(setting: Setting, subject: Subject) -> list[Entry]:
     ]
 
 
+def rows_of(setting: Setting, subject: Subject, labels: Sequence[str]) -> dict[str, str]:
+    """The paper's row for each of these methods: none for AdaSCALE with other parameters than the paper's."""
+    changed = setting.changed(subject)
+    return {label: "" if changed and label.endswith("adascale_a") else label for label in labels}
+
+
 def relabelled(run: ModelRun, before: str = "", after: str = "") -> ModelRun:
     """The run with more said in the names of its methods."""
 
@@ -65,13 +71,14 @@ class Corrupted(Study):
         for subject in setting.subjects:
             methods = entries(setting, subject)
             run = setting.job(subject, methods, clean).run()
-            yield joined(f"{subject.name}: clean", [run], "main", subject.place)
-            names = {f"{entry.label}{part}": entry.label for entry in methods for part in ("", _ALONE)}
+            rows = rows_of(setting, subject, [entry.label for entry in methods])
+            yield joined(f"{subject.name}: clean", [run], "main", setting.compared(subject), rows)
+            names = {f"{label}{part}": row for label, row in rows.items() for part in ("", _ALONE)}
             for table, change in changes(setting.seed):
                 both = setting.job(subject, methods, everywhere(clean, change)).run()
                 alone = setting.job(subject, methods, known_only(clean, change)).run()
                 runs = [both, relabelled(alone, after=_ALONE)]
-                yield joined(f"{subject.name}: {change}", runs, table, subject.place, names)
+                yield joined(f"{subject.name}: {change}", runs, table, setting.compared(subject), names)
 
     def notes(self, setting: Setting) -> list[str]:
         return [
@@ -127,9 +134,11 @@ class Adversarial(Study):
     def blocks(self, setting: Setting) -> Iterator[Block]:
         for subject in setting.subjects:
             found = [tried(setting, *network) for network in self._networks(setting, subject)]
-            yield self._ratios(subject, found)
+            place = setting.compared(subject)
+            yield self._ratios(subject, None if setting.changed(subject) else place, found)
             runs = [relabelled(one.run, f"{one.label} ") for one in found]
-            yield joined(f"{subject.name}: methods", runs, "adversarial", subject.place)
+            names = rows_of(setting, subject, [label for run in runs for label in run.scores])
+            yield joined(f"{subject.name}: methods", runs, "adversarial", place, names)
 
     def _networks(self, setting: Setting, subject: Subject) -> list[tuple[str, Subject, Made | None]]:
         trained = subject.network.trained
@@ -142,14 +151,14 @@ class Adversarial(Study):
             found.append((f"eps={eps:g}", made.subject, made))
         return found
 
-    def _ratios(self, subject: Subject, found: Sequence[Tried]) -> Block:
+    def _ratios(self, subject: Subject, place: paper.Place | None, found: Sequence[Tried]) -> Block:
         columns = [Column(one.label, "Q_OOD / Q_ID", one.label, unit="ratio") for one in found]
         names = others(found[0].run)
         lines = []
         for name in names:
             cells = {}
             for one in (one for one in found if name in one.run.profiles):
-                known = paper.other("adversarial-ratio", subject.place, _printed(name), one.label)
+                known = paper.other("adversarial-ratio", place, _printed(name), one.label)
                 cells[one.label] = Cell(q_cells(one.run.profiles, name)["q"].measured, known)
             lines.append(Line(set_label(found[0].run, name), cells))
         series = [

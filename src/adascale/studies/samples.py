@@ -43,7 +43,8 @@ class Samples(Study):
                 for i, (size, drawn) in enumerate(draws)
                 for row in own[labels[drawn]]
             ]
-            yield missing(block(subject.name, rows, self.name, subject.place), run)
+            place = None if setting.changed(subject) else setting.compared(subject)
+            yield missing(block(subject.name, rows, self.name, place), run)
 
     def notes(self, setting: Setting) -> list[str]:
         return [
@@ -71,7 +72,8 @@ class OneKnob(Study):
             chosen = {name: replace(self._method(setting, name), **found.chosen) for name, found in tunings.items()}
             fixed = Variant("optfs", detectors.OptFS())
             run = measure(job, [fixed, *(Variant(name, method) for name, method in chosen.items())])
-            made = block(subject.name, figures(run, intervals=False), self.name, subject.place)
+            names: dict[str, str] = {name: "" for name in METHODS if self._changed(setting, name)}
+            made = block(subject.name, figures(run, intervals=False), self.name, setting.compared(subject), names)
             texts = [f"{name} {found}." for name, found in tunings.items()]
             made = missing(made, run)
             yield replace(made, note="\n".join(filter(None, (made.note, *texts))))
@@ -94,6 +96,11 @@ class OneKnob(Study):
 
     def _method(self, setting: Setting, name: Name) -> Adaptive:
         return METHODS[name](**{"k2": 5, **setting.given, "p_min": 60})
+
+    def _changed(self, setting: Setting, name: Name) -> bool:
+        """In anything but what is chosen."""
+        own, known = (self._method(one, name) for one in (setting, setting.as_preset))
+        return replace(own, p_max=known.p_max) != known
 
     def settings(self, setting: Setting, subject: Subject) -> dict[str, Any]:
         return self._method(setting, "adascale_a").parameters

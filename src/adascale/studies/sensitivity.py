@@ -10,7 +10,7 @@ from adascale.detectors import LTS, SCALE
 from adascale.detectors.adaptive import Adaptive
 from adascale.studies.measure import Variant
 from adascale.studies.setting import Name, Study
-from adascale.studies.variation import Bases, Variation, changed, one
+from adascale.studies.variation import Bases, Sensitivity, changed, one
 
 _PERCENTILES = (60, 65, 70, 75, 80, 85, 90, 95, 99)
 
@@ -33,7 +33,7 @@ def _percentiles(bases: Bases, moved: str, inside: Callable[[Adaptive, float], b
     found = []
     prefixes: dict[Name, str] = {"adascale_a": "", "adascale_l": "L: "}
     for name, prefix in prefixes.items():
-        base = bases[name]
+        base = bases(name)
         end = getattr(base, other)
         values = sorted({p for p in _PERCENTILES if inside(base, p)} | {end})
         found += [Variant(f"{prefix}{moved}={p:g}", replace(base, **_to(moved, p))) for p in values]
@@ -45,7 +45,7 @@ def _percentiles(bases: Bases, moved: str, inside: Callable[[Adaptive, float], b
 _ONE_VIEW, _SOURCES = "clean and one view", "sensitivity_resnet50 and sensitivity_single"
 
 STUDIES: tuple[Study, ...] = (
-    Variation(
+    Sensitivity(
         "epsilon",
         "The size of the step, epsilon",
         f"sentivity_epsilon, {_SOURCES}",
@@ -53,7 +53,7 @@ STUDIES: tuple[Study, ...] = (
         "one view for each of 3 values",
         one("epsilon", "epsilon", (0.1, 0.5, 1)),
     ),
-    Variation(
+    Sensitivity(
         "lambda",
         "The weight of Q, lambda",
         f"sentivity_lambda, {_SOURCES}",
@@ -61,7 +61,7 @@ STUDIES: tuple[Study, ...] = (
         _ONE_VIEW,
         one("lam", "lambda", (0, 0.1, 1, 10, 20, 30, 100)),
     ),
-    Variation(
+    Sensitivity(
         "k1",
         "How many activations Q looks at, k1",
         f"sentivity_k_1, {_SOURCES}",
@@ -69,7 +69,7 @@ STUDIES: tuple[Study, ...] = (
         _ONE_VIEW,
         one("k1", "k1", (1, 2, 3, 5, 10, 50, 100)),
     ),
-    Variation(
+    Sensitivity(
         "k2",
         "How many activations C_o looks at, k2",
         f"sentivity_k_2, {_SOURCES}",
@@ -77,7 +77,7 @@ STUDIES: tuple[Study, ...] = (
         _ONE_VIEW,
         one("k2", "k2", (1, 5, 10, 20, 50, 80, 100)),
     ),
-    Variation(
+    Sensitivity(
         "o",
         "The share of perturbed pixels, o",
         _SOURCES,
@@ -85,7 +85,7 @@ STUDIES: tuple[Study, ...] = (
         "one view for each of 5 values",
         changed({**{f"o={o}": {"fraction": o / 100} for o in (1, 2, 5, 10)}, "o=100": {"pixels": "all"}}),
     ),
-    Variation(
+    Sensitivity(
         "p-min",
         "The lowest percentile, p_min",
         "sensitivity_percentile",
@@ -93,7 +93,7 @@ STUDIES: tuple[Study, ...] = (
         _ONE_VIEW,
         _lower,
     ),
-    Variation(
+    Sensitivity(
         "p-max",
         "The highest percentile, p_max",
         "sensitivity_single",

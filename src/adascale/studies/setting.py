@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from adascale import detectors, paper
 from adascale.benchmark import Entry, Job, Network
 from adascale.corrupt import STRENGTHS, Corruption
 from adascale.detectors.adaptive import Adaptive
-from adascale.studies.base import Block, Result
-from adascale.suites import Suite, SuiteImages
+from adascale.errors import InputError
+from adascale.studies.base import Block, Result, has_paper
+from adascale.suites import Suite, SuiteImages, load_suite
 from adascale.table import reproduce
 
 Name = Literal["adascale_a", "adascale_l"]
 METHODS: Mapping[Name, type[Adaptive]] = {"adascale_a": detectors.AdaSCALE_A, "adascale_l": detectors.AdaSCALE_L}
+TEXT_K2 = 5  # percent; the paper's text says that one k2 serves all networks
 _MADE_SEVERITY = 3
+# Whose sensitivity tables have that k2 in their reference row, though the headline row of the network has another.
+_TEXT_K2_TABLES = (paper.Place("imagenet", "vit-b-16"),)
+_TEXT_K2_NOTE = (
+    f" The paper's text has k2={TEXT_K2} % everywhere, and so does the reference row of this network's table of "
+    "sensitivity; the preset, of its headline row, has k2=100 %."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +62,79 @@ class Setting:
     def job(self, subject: Subject, entries: Sequence[Entry] = (), images: SuiteImages | None = None) -> Job:
         return Job(subject.network, images or self.images, entries, self.cache, self.seed, self.options)
 
-    def base(self, subject: Subject, name: Name = "adascale_a") -> Adaptive:
-        """AdaSCALE with the paper's setting for this network where there is one, else the defaults."""
+    def base(self, subject: Subject, name: Name = "adascale_a", sensitivity: bool = False) -> Adaptive:
+        """AdaSCALE with the paper's setting for this network where there is one, else the defaults.
+
+        sensitivity: that of the paper's tables of sensitivity.
+        """
         known = {} if subject.place is None else detectors.preset(name, *subject.place)
-        return METHODS[name](**{**known, **self.given})
+        if sensitivity and subject.place in _TEXT_K2_TABLES:
+            known |= {"k2": TEXT_K2}
+        try:
+            return METHODS[name](**{**known, **self.given})
+        except InputError as error:
+            raise InputError(f"{subject.name}, {name}: {error}") from error
+
+    @property
+    def as_preset(self) -> Setting:
+        """Without the parameters that were given: what the paper's figures are of."""
+        return replace(self, given={})
+
+    def changed(self, subject: Subject, name: Name = "adascale_a") -> dict[str, Any]:
+        """Those of the given parameters that are not as they would be anyway."""
+        known = self.as_preset.base(subject, name).parameters
+        return {field: value for field, value in self.given.items() if known.get(field) != value}
+
+    def compared(self, subject: Subject) -> paper.Place | None:
+        """Where the paper has figures of this network on these images; a suite of one's own is what its user says."""
+        place = subject.place
+        if place is None or not self.suite.shipped:
+            return place
+        data, _ = paper.SUITES.get(self.suite.name, ("", ""))
+        return place if place.data == data else None
+
+    def common_place(self) -> paper.Place | None:
+        """The same for the mean over networks: seeds of one of the paper's, or all of its own alike often."""
+        places = Counter(map(self.compared, self.subjects))
+        if len(places) == 1:
+            return next(iter(places))
+        data = {None if place is None else place.data for place in places}
+        name = data.pop()
+        if data or name is None or len(set(places.values())) != 1:
+            return None
+        whole = {place.network for place in places if place is not None} == set(paper.networks(name))
+        return paper.Place(name, paper.AVERAGE) if whole else None
+
+    @property
+    def changes(self) -> list[str]:
+        """Which parameters of the paper are not as the paper has them."""
+        found = []
+        for subject in filter(self.compared, self.subjects):
+            values = {field: value for name in METHODS for field, value in self.changed(subject, name).items()}
+            if values:
+                texts = ", ".join(f"{field}={value}" for field, value in values.items())
+                found.append(
+                    f"{subject.name}: {texts} was given; what this changes has no figure of the paper beside it."
+                )
+        return found
+
+    @property
+    def lacking(self) -> list[str]:
+        """Which sets of the paper's means are not here, of a suite of the package."""
+        if not self.suite.shipped or self.suite.name not in paper.SUITES:
+            return []
+        whole = load_suite(paper.SUITES[self.suite.name][1])
+        near, far = (
+            sorted(set(theirs) - set(ours))
+            for theirs, ours in ((whole.near, self.images.near), (whole.far, self.images.far))
+        )
+        names = [*(f"{name} (near)" for name in near), *(f"{name} (far)" for name in far)]
+        if not names:
+            return []
+        return [
+            f"The paper's means also have {', '.join(names)}, which are not here: near and far are not comparable one "
+            f"to one. The suite {whole.name} has all of them."
+        ]
 
     @cached_property
     def full(self) -> SuiteImages:
@@ -71,9 +149,15 @@ class Setting:
         }
         return replace(self.images, shifted=made)
 
-    def starts(self) -> list[str]:
+    def starts(self, sensitivity: bool = False) -> list[str]:
         """What AdaSCALE-A is like where nothing else is said, for each network."""
-        return [f"{subject.name}, AdaSCALE-A: {_in_words(self.base(subject))}." for subject in self.subjects]
+        found = []
+        for subject in self.subjects:
+            found.append(
+                f"{subject.name}, AdaSCALE-A: {_in_words(self.base(subject, sensitivity=sensitivity))}."
+                + (_TEXT_K2_NOTE if sensitivity and subject.place in _TEXT_K2_TABLES else "")
+            )
+        return found
 
     @property
     def full_note(self) -> str:
@@ -101,15 +185,17 @@ class Study(ABC):
     source: str
     question: str
     passes: str = "clean and one view"
+    uses_given: ClassVar[bool] = True  # whether the setting's parameters of AdaSCALE count
+    sensitivity: ClassVar[bool] = False  # whether it starts from the setting of the paper's tables of sensitivity
 
     def run(self, setting: Setting) -> Result:
         """Measure it."""
         with_settings = {subject.name: self.settings(setting, subject) for subject in setting.subjects}
         blocks = list(self.blocks(setting))
+        changes = setting.changes if self.uses_given else []
+        notes = [*self.notes(setting), *changes, *(setting.lacking if has_paper(blocks) else [])]
         about = {"command": setting.command, **setting.about, "settings": with_settings}
-        return Result(
-            self.name, self.title, self.source, self.question, setting.suite.name, blocks, self.notes(setting), about
-        )
+        return Result(self.name, self.title, self.source, self.question, setting.suite.name, blocks, notes, about)
 
     @abstractmethod
     def blocks(self, setting: Setting) -> Iterator[Block]:
@@ -121,7 +207,7 @@ class Study(ABC):
 
     def settings(self, setting: Setting, subject: Subject) -> dict[str, Any]:
         """The parameters that the study starts from."""
-        return setting.base(subject).parameters
+        return setting.base(subject, sensitivity=self.sensitivity).parameters
 
 
 def _in_words(method: Adaptive) -> str:
@@ -130,16 +216,3 @@ def _in_words(method: Adaptive) -> str:
         f"p_min={method.p_min:g}, p_max={method.p_max:g}, lambda={method.lam:g}, k1={method.k1:g} %, "
         f"k2={method.k2:g} %, epsilon={method.epsilon:g} on {pixels}, statistic {method.statistic}"
     )
-
-
-def common_place(subjects: Sequence[Subject]) -> paper.Place | None:
-    """What the paper has for the mean over networks: seeds of one of its networks, or all that it averages over."""
-    places = {subject.place for subject in subjects}
-    if len(places) == 1:
-        return next(iter(places))
-    data = {place.data for place in places if place is not None}
-    if None in places or len(data) != 1:
-        return None
-    (name,) = data
-    whole = {place.network for place in places if place is not None} == set(paper.networks(name))
-    return paper.Place(name, paper.AVERAGE) if whole else None

@@ -33,7 +33,7 @@ class Made(NamedTuple):
 
 def made_here(setting: Setting) -> bool:
     """Whether the study trains networks: the digits are small enough, and bring their training images."""
-    return setting.suite.name == "digits" and setting.images.train is not None
+    return setting.suite.shipped and setting.suite.name == "digits" and setting.images.train is not None
 
 
 def tuned(setting: Setting, subject: Subject, recipe: Recipe) -> Made:

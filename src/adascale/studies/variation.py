@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 from adascale.detectors.adaptive import Adaptive
 from adascale.results import Row, Spectrum
 from adascale.studies.base import Block
 from adascale.studies.build import block, missing
-from adascale.studies.measure import Variant, measure
-from adascale.studies.setting import METHODS, Name, Setting, Study, common_place
+from adascale.studies.measure import Variant, measure, rows_of
+from adascale.studies.setting import Name, Setting, Study
 from adascale.table import figures
 
-Bases = Mapping[Name, Adaptive]  # AdaSCALE-A and -L as they are for a network
+Bases = Callable[[Name], Adaptive]  # AdaSCALE-A and -L as they are for a network
 Variants = Callable[[Bases], Sequence[Variant]]
 
 
@@ -30,25 +31,36 @@ class Variation(Study):
         names: dict[str, str] = {}
         rows: list[Row] = []
         for subject in setting.subjects:
-            variants = self.variants({name: setting.base(subject, name) for name in METHODS})
+            variants, papers = (
+                self.variants(partial(one.base, subject, sensitivity=self.sensitivity))
+                for one in (setting, setting.as_preset)
+            )
             run = measure(setting.job(subject, images=images), variants)
-            names |= {variant.label: variant.row for variant in variants if variant.row is not None}
+            known = rows_of(variants, papers)
+            names |= {label: row if names.get(label, row) == row else "" for label, row in known.items()}
             rows += (own := figures(run, intervals=False))
-            made = block(subject.name, own, self.name, subject.place, names, spectra=self.spectra)
+            made = block(subject.name, own, self.name, setting.compared(subject), known, spectra=self.spectra)
             yield missing(made, run)
         if len(setting.subjects) > 1:
             title = f"mean over {len(setting.subjects)} networks"
-            yield block(title, rows, self.name, common_place(setting.subjects), names, spectra=self.spectra)
+            yield block(title, rows, self.name, setting.common_place(), names, spectra=self.spectra)
 
     def notes(self, setting: Setting) -> list[str]:
-        return [*setting.starts(), *([setting.full_note] if "full" in self.spectra else [])]
+        return [*setting.starts(self.sensitivity), *([setting.full_note] if "full" in self.spectra else [])]
+
+
+@dataclass(frozen=True)
+class Sensitivity(Variation):
+    """A variation of the paper's tables of sensitivity."""
+
+    sensitivity: ClassVar[bool] = True
 
 
 def changed(changes: Mapping[str, Mapping[str, Any]]) -> Variants:
     """Variants of AdaSCALE-A by what they change."""
 
     def variants(bases: Bases) -> list[Variant]:
-        return [Variant(label, replace(bases["adascale_a"], **change)) for label, change in changes.items()]
+        return [Variant(label, replace(bases("adascale_a"), **change)) for label, change in changes.items()]
 
     return variants
 

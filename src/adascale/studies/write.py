@@ -14,11 +14,12 @@ from rich.table import Table
 from adascale.errors import InputError
 from adascale.files import write_whole
 from adascale.rows import write_csv
-from adascale.studies.base import Block, Cell, Column, Result, from_document
+from adascale.studies.base import Block, Cell, Column, Result, from_document, has_paper
 from adascale.tables import in_markdown, markdown_table
 
 DASH = "\N{EN DASH}"
 PARTS = ("paper", "measured", "difference")
+SUFFIXES = ("csv", "md", "json")
 
 
 class Shown(NamedTuple):
@@ -64,12 +65,19 @@ def texts(block: Block) -> list[list[str]]:
 
 def save(result: Result, folder: Path) -> list[Path]:
     """``NAME.csv``, ``NAME.md`` and ``NAME.json``, which holds all."""
-    files = {
-        "csv": as_csv(result),
-        "md": markdown(result),
-        "json": json.dumps(result.document(), indent=1, allow_nan=False) + "\n",
-    }
-    return [write_whole(folder / f"{result.study}.{suffix}", text) for suffix, text in files.items()]
+    document = json.dumps(result.document(), indent=1, allow_nan=False) + "\n"
+    texts = (as_csv(result), markdown(result), document)
+    return [
+        write_whole(folder / f"{result.study}.{suffix}", text) for suffix, text in zip(SUFFIXES, texts, strict=True)
+    ]
+
+
+def remove(study: str, folder: Path) -> list[str]:
+    """Take away the files of an older result; their names."""
+    found = [path for suffix in SUFFIXES if (path := folder / f"{study}.{suffix}").is_file()]
+    for path in found:
+        path.unlink()
+    return [path.name for path in found]
 
 
 def load(path: Path) -> Result:
@@ -123,15 +131,12 @@ def remarks(result: Result) -> list[str]:
     """How to read it, what was measured on how much, and what the paper measured on."""
     sets, about = result.about.get("sets", {}), result.about.get("suite", {}).get("note", "")
     images = ", ".join(f"{name} {found['images']}" for name, found in sets.items())
-    known = any(
-        cell.paper is not None for block in result.blocks for line in block.lines for cell in line.cells.values()
-    )
     paper = "The paper's figures are of its own networks, and of the whole of its data sets, perhaps others."
     return [
         *result.notes,
         f"Suite {result.suite}, images: {images}.",
         *([about] if about else []),
-        *([paper] if known else []),
+        *([paper] if has_paper(result.blocks) else []),
     ]
 
 
