@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -202,16 +204,29 @@ def test_what_is_missing_is_said() -> None:
         detectors.MSP().score(outputs)
 
 
-@pytest.mark.parametrize("name", ["adascale_a", "adascale_l", "scale", "lts", "ebo"])
-def test_a_sample_alone_scores_as_in_its_batch(name: str) -> None:
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        *(("adascale_a", {"statistic": statistic}) for statistic in ("q_prime", "q", "c_o", "top", "q_top")),
+        ("adascale_a", {"k2": 80}),
+        ("adascale_l", {}),
+        ("adascale_l", {"logit_score": "gen"}),
+        ("scale", {"relu": True}),
+        ("lts", {}),
+        ("ebo", {}),
+    ],
+)
+def test_a_sample_alone_scores_as_in_its_batch(name: str, given: dict[str, Any], signed: bool) -> None:
     """The path for one sample computes what the path for many does; outputs may still hang on a graph."""
     generator = torch.Generator().manual_seed(0)
     head = Head(torch.randn(6, 40, generator=generator), torch.randn(6, generator=generator))
-    features = torch.randn(30, 40, generator=generator).clamp_min(0)
+    features = torch.randn(30, 40, generator=generator)
+    features = features if signed else features.clamp_min(0)
     features[4] = 0
     moved = (features + 0.2 * torch.randn(30, 40, generator=generator)).requires_grad_()
     outputs = Outputs(head(features).float(), features, {View(): moved})
-    method = detectors.get(name)().fit(outputs, head)
+    method = detectors.get(name)(**given).fit(outputs, head)
     alone = torch.cat([method.score(outputs[i : i + 1]) for i in range(30)])
     assert torch.allclose(alone, method.score(outputs), rtol=1e-13, atol=0)
 

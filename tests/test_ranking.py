@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from adascale.ranking import Ranking, first_ties, fixed_ratio
+from adascale.ranking import RankedRow, Ranking, first_ties, fixed_ratio
 from adascale.stats import descending, keep_count, ratio_of
 
 ROWS = torch.tensor([[4.0, 2.0, 1.0, 1.0], [0.0, 0.0, 0.0, 0.0], [-1.0, -2.0, -3.0, -4.0]])
@@ -41,12 +41,15 @@ class TestAgainstTheStableSort:
             expected = ratio_of(mass, mass[:, -1], torch.from_numpy(np.atleast_1d(keep)))
             assert Ranking(values).ratio(keep, relu) == pytest.approx(expected.numpy(), rel=1e-9)
 
-    def test_a_row_alone_is_as_in_a_batch(self, kind: str, rows: int, size: int) -> None:
+    @pytest.mark.parametrize("relu", [True, False])
+    def test_a_row_alone_is_as_in_a_batch(self, kind: str, rows: int, size: int, relu: bool) -> None:
         values, keep = made(kind, rows, size), keep_count(size, 85)
-        alone = [Ranking(row[None]).ratio(keep)[0] for row in values]
-        assert Ranking(values).ratio(keep) == pytest.approx(alone, rel=1e-13)
-        one = Ranking(values[:1])
-        assert (one.strongest(size // 3 + 1) == Ranking(values).strongest(size // 3 + 1)[:1]).all()
+        alone = [RankedRow(row[None]) for row in values]
+        expected = Ranking(values).ratio(keep, relu)
+        assert [row.ratio(keep.item(), relu) for row in alone] == pytest.approx(expected, rel=1e-12)
+        for count in {1, size // 3 + 1, size}:
+            places = Ranking(values).strongest(count) - size * np.arange(rows)[:, None]
+            assert [row.strongest(count).tolist() for row in alone] == places.tolist()
 
 
 def test_ratio_by_hand() -> None:

@@ -31,10 +31,6 @@ class Ranking:
 
         Of equal values the lower index is taken first.
         """
-        if self.rows == 1:
-            found: Array = (self.values[0] >= self.ascending[0, -count]).nonzero()[0]
-            if found.size == count:
-                return found[None]
         least = self.ascending[:, self.size - count]
         chosen = self.values >= least[:, None]
         places: Array = chosen.ravel().nonzero()[0]
@@ -48,8 +44,6 @@ class Ranking:
 
         relu: of ``max(a, 0)``. A row without a positive entry has ``r = 1``.
         """
-        if self.rows == 1:
-            return np.array([self._one_ratio(keep.item(), relu)])
         if not self.rows:
             return np.ones(0)
         ranked = self.ascending
@@ -65,14 +59,30 @@ class Ranking:
         np.divide(total, kept, out=ratio, where=usable)
         return ratio
 
-    def _one_ratio(self, keep: int, relu: bool) -> float:
-        """The same for one row alone, where starting a vectorised sum costs more than the sum."""
-        row = self.ascending[0]
+
+class RankedRow:
+    """The same for one row alone, where starting an operation costs more than the operation."""
+
+    def __init__(self, activations: Tensor) -> None:
+        self.values: Array = activations.numpy()[0]
+        self.ascending: Array = np.sort(self.values)
+        self.size = len(self.values)
+
+    def strongest(self, count: int) -> Array:
+        least = self.ascending[-count]
+        places: Array = (self.values >= least).nonzero()[0]
+        if len(places) != count:
+            places = first_ties((self.values > least)[None], (self.values == least)[None], count)[0].nonzero()[0]
+        return places
+
+    def ratio(self, keep: int, relu: bool = True) -> float:
+        row = self.ascending
         if relu and row[0] < 0:
             row = np.maximum(row, 0)
-        kept = row[-keep:].sum(dtype=np.float64)
-        usable = row[-1] > 0 and kept != 0
-        return float((kept + row[:-keep].sum(dtype=np.float64)) / kept) if usable else 1.0
+        kept = float(row[-keep:].sum(dtype=np.float64))
+        if row[-1] <= 0 or kept == 0:
+            return 1.0
+        return (kept + float(row[:-keep].sum(dtype=np.float64))) / kept
 
 
 def fixed_ratio(activations: Tensor, percentile: float, relu: bool = True) -> Tensor:

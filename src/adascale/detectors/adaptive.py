@@ -21,7 +21,7 @@ from adascale.detectors.base import (
 )
 from adascale.detectors.shaping import LOGIT_SCORES, Shaping
 from adascale.errors import InputError
-from adascale.ranking import Floats, Ranking
+from adascale.ranking import Floats, RankedRow, Ranking
 from adascale.stats import (
     descending,
     ecdf,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _CHUNK_LOGITS = 2**17
 
-Values = TypeVar("Values", Tensor, Floats)
+Values = TypeVar("Values", Tensor, Floats, float)
 Lazy = Callable[[], Values]
 Statistic = Literal["q_prime", "q", "c_o", "top", "q_top"]
 
@@ -225,8 +225,27 @@ class Adaptive(Shaping):
         return self.lam * shift() + (top() if self.statistic == "q_top" else mass())
 
     def _ratios(self, outputs: Outputs) -> Floats:
+        if len(outputs) == 1:
+            return np.array([self._ratio_of_one(outputs)])
         ranking = Ranking(outputs.features)
         return ranking.ratio(keep_count(ranking.size, self._percentiles(outputs, ranking)))
+
+    def _ratio_of_one(self, outputs: Outputs) -> float:
+        """``r`` of a single sample: the same steps with numbers in the place of arrays."""
+        row = RankedRow(outputs.features)
+
+        def moved(percent: float) -> tuple[Floats, Floats]:
+            places = row.strongest(top_count(row.size, percent))
+            return outputs.views[self.view].numpy()[0][places], row.values[places]
+
+        statistic = self.combined(
+            lambda: float(np.abs(np.subtract(*moved(self.k1), dtype=np.float64)).sum()),
+            lambda: float(np.maximum(moved(self.k2)[0], 0).sum(dtype=np.float64)),
+            lambda: float(row.ascending[-top_count(row.size, self.k2) :].sum(dtype=np.float64)),
+        )
+        known = self.reference_.numpy()
+        percentile = self.percentile_at(float(known.searchsorted(statistic, side="right")) / len(known))
+        return row.ratio(max(1, row.size - round(row.size * percentile / 100)))
 
     def _percentiles(self, outputs: Outputs, ranking: Ranking) -> Floats:
         return self.percentile_at(ecdf(self.reference_, self._statistic(outputs, ranking)))
