@@ -28,7 +28,7 @@ import torch
 from adascale import Preprocess, load_network
 from benchmarks import passes, postprocessing, variants, whole
 from benchmarks.measured import Ratio
-from benchmarks.subjects import REAL, Subject, jpegs, names, subject
+from benchmarks.subjects import REAL, SMALL, Subject, jpegs, names, subject
 
 PARTS = "abcdefghi"
 
@@ -41,7 +41,9 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
     if "i" in parts:
         yield from variants.drafts(repeats)
     if "i" in parts and compiled:
-        yield from variants.options(subject("resnet18-shaped", 64, 64), repeats, variants.COMPILED)
+        yield from variants.options(
+            subject(SMALL if os.environ.get("ADASCALE_DATA") else "resnet18-shaped", 64, 64), repeats, variants.COMPILED
+        )
     for name in chosen:
         large = name.startswith(("imagenet", "resnet50"))
         count, val = (8, 8) if quick else (64, 64) if large else (256, 300)

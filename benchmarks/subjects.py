@@ -18,6 +18,7 @@ from benchmarks.tuning import SUITES
 
 REAL = ("cifar10_densenet101", "cifar100_densenet101", "imagenet_resnet50")
 MADE = ("resnet18-shaped", "resnet50-shaped")
+SMALL = "cifar10_resnet20"  # of ADASCALE_DATA; compiled in a minute
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ def names() -> tuple[str, ...]:
 
 def subject(name: str, count: int, val: int) -> Subject:
     """With ``count`` ID and as many OOD images, and ``val`` to fit on."""
-    if name in REAL:
+    if name in (*REAL, SMALL):
         return _real(name, count, val)
     large = name == "resnet50-shaped"
     model = _resnet50() if large else make("resnet-18")
@@ -52,7 +53,7 @@ def subject(name: str, count: int, val: int) -> Subject:
 
 
 def _real(name: str, count: int, val: int) -> Subject:
-    images = open_suite(load_suite(str(SUITES / f"{name}.toml")))
+    images = open_suite(load_suite(str(SUITES / f"{REAL[0] if name == SMALL else name}.toml")))
     model, preprocess = load_network(f"{os.environ['ADASCALE_DATA']}/networks.py:{name}")
     assert preprocess is not None
     unknown = [*images.near.values(), *images.far.values()]
