@@ -129,6 +129,14 @@ def test_the_perturbed_pass_does_not_compute_the_head() -> None:
     assert model.fc.forward is counted
 
 
+def test_a_small_last_piece_does_not_hide_a_second_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of 3, 3 and 2 images: the last calls the head once, the others twice."""
+    monkeypatch.setattr("adascale.model.at_once", lambda *_: 3)
+    classifier = Classifier(seeded(Cascade)).locate(images())
+    classifier.forward(images(8))
+    assert classifier._head_calls == 2
+
+
 @pytest.mark.parametrize("kind", [Guarded, Cascade, Strided])
 def test_networks_with_a_mind_of_their_own(kind: type[SmallNet]) -> None:
     model = seeded(kind)

@@ -64,7 +64,7 @@ class Classifier:
         self.precision, self.compiled, self.channels_last = precision, compiled, channels_last
         check_precision(precision)
         self._layout, self._logits_shape = torch.contiguous_format, ()
-        self._called_once = False
+        self._head_calls = 0  # at most in one pass so far
         self._parts: Compiled | None = None
         self._head: Head | None = None
         if head is not None and head not in dict(self.model.named_modules()):
@@ -113,7 +113,7 @@ class Classifier:
             if wanted and usable.ndim == 4 and self._same_with_channels_last(usable, call):
                 self._layout = torch.channels_last
         self.head_name, self._head, self.located = call.name, copied(head_of(call.module)), True
-        self._called_once, self._parts = False, None
+        self._head_calls, self._parts = 0, None
         return self
 
     def _same_with_channels_last(self, images: Tensor, call: Call) -> bool:
@@ -158,7 +158,7 @@ class Classifier:
         return features, logits
 
     def features(self, images: Tensor) -> Tensor:
-        """The features alone: the pass stops before the head."""
+        """The features alone: the head is not computed."""
         with self.ready(), torch.inference_mode():
             return _joined([self._run_to_the_head(part) for part in self._pieces(images)])
 
@@ -241,12 +241,12 @@ class Classifier:
         if not seen:
             raise InputError(f"The network never called its head {self.head_name!r} for this input.")
         features, logits = (self._rows(value, len(images)) for value in seen[-1])
-        self._called_once, self._logits_shape = len(seen) == 1, tuple(seen[-1][1].shape[1:])
+        self._head_calls, self._logits_shape = max(self._head_calls, len(seen)), tuple(seen[-1][1].shape[1:])
         return features, logits
 
     def _run_to_the_head(self, images: Tensor) -> Tensor:
         """The head is not computed: it keeps what it is given and answers with zeros, which nobody reads."""
-        if not self._called_once:  # which of its calls is the last shows only at the end
+        if self._head_calls != 1:  # which of its calls is the last shows only at the end
             return self._run(images)[0]
         module, seen = self.model.get_submodule(self._name), list[Any]()
 

@@ -126,7 +126,7 @@ def device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch has all three for a missing device
         raise InputError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}") from error
 
 

@@ -29,7 +29,7 @@ def at_once(images: Tensor, model: nn.Module) -> int:
 
 
 def likes_channels_last(model: nn.Module) -> bool:
-    """Whether it is convolutional: such networks take 10 to 25 % less time on a processor with the channels last."""
+    """Whether it is convolutional: such networks take less time on a processor with the channels last."""
     kinds = [type(module) for module in model.modules()]
     return kinds.count(nn.Conv2d) >= max(1, kinds.count(nn.Linear))
 
