@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from adascale.types import Head
+from adascale.core.types import Head
 
 
 class Authors:

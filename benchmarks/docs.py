@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from adascale import paper
-from adascale.tables import ranked, read
+from adascale.bench.tables import ranked, read
+from adascale.paper import figures as paper
 
 
 def paper_cell(place: paper.Place, method: str, kind: str) -> str:

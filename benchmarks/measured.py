@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from adascale.timing import Timing
+from adascale.core.timing import Timing
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor, nn
 
 from adascale import Classifier, Outputs, Preprocess, detectors
-from adascale.benchmark import Entry, Job, Network, tested
-from adascale.cache import Shard
-from adascale.data import ImageSet
-from adascale.jobs import cache_of
-from adascale.suites import SuiteImages
+from adascale.bench.run import Entry, Job, Network, tested
+from adascale.bench.suites import SuiteImages
+from adascale.extraction.cache import Shard
+from adascale.extraction.sets import cache_of
+from adascale.images.sources import ImageSet
 
 PREPROCESS = Preprocess(1, 1, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 BATCH = 512

@@ -12,9 +12,9 @@ import argparse
 import re
 from pathlib import Path
 
-from adascale.studies.base import Block, Cell, Line, Result
-from adascale.studies.write import DASH, load, shown, texts
-from adascale.tables import in_markdown, markdown_table
+from adascale.bench.tables import in_markdown, markdown_table
+from adascale.paper.studies.base import Block, Cell, Line, Result
+from adascale.paper.studies.write import DASH, load, shown, texts
 
 _PLACE = re.compile(r"(<!-- study (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MOST_LINES = 16  # of a figure's table

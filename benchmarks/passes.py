@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from adascale import OODDetector
-from adascale.timing import interleaved
-from adascale.types import Pixels
+from adascale.core.timing import interleaved
+from adascale.core.types import Pixels
 from benchmarks.authors import Authors
 from benchmarks.measured import Ratio, ratio
 from benchmarks.subjects import Subject

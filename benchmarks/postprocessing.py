@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from adascale import View, detectors
-from adascale.studies.latency import SIZES, postprocessing
-from adascale.timing import interleaved
+from adascale.core.timing import interleaved
+from adascale.paper.studies.latency import SIZES, postprocessing
 from benchmarks.detectors import made_up
 from benchmarks.measured import Ratio, ratio
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from adascale import View, detectors, metrics
-from adascale.tune import GRIDS, search
+from adascale.decision.tuning import GRIDS, search
 from benchmarks.detectors import made_up
 
 

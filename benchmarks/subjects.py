@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from adascale import Classifier, Preprocess, load_network
-from adascale.data import ImageSet, load_batches
-from adascale.networks import make
-from adascale.specs import new_network
-from adascale.suites import load_suite, open_suite
+from adascale.bench.suites import load_suite, open_suite
+from adascale.images.loader import load_batches
+from adascale.images.sources import ImageSet
+from adascale.network.cifar import make
+from adascale.network.loading import new_network
 from benchmarks.tuning import SUITES
 
 REAL = ("cifar10_densenet101", "cifar100_densenet101", "imagenet_resnet50")

@@ -15,8 +15,9 @@ from PIL import Image
 from torch import Tensor
 
 from adascale import Classifier, OODDetector, Preprocess
-from adascale.data import find_images, load_batches
-from adascale.timing import interleaved
+from adascale.core.timing import interleaved
+from adascale.images.loader import load_batches
+from adascale.images.sources import find_images
 from benchmarks.measured import Ratio, ratio
 from benchmarks.subjects import Subject
 

@@ -11,16 +11,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adascale import Preprocess, detectors, table
-from adascale.benchmark import Entry, Job, Network, tested
-from adascale.data import ImageSet, find_images, load_batches
-from adascale.detector import OODDetector
-from adascale.jobs import decide_images, score_images
-from adascale.model import Classifier
-from adascale.options import entries
-from adascale.outliers import OUTLIERS
-from adascale.suites import Suite, SuiteImages, load_suite, open_suite
-from adascale.tune import grid
+from adascale import Preprocess, detectors
+from adascale.bench import figures as table
+from adascale.bench.run import Entry, Job, Network, tested
+from adascale.bench.suites import Suite, SuiteImages, load_suite, open_suite
+from adascale.cli.options import entries
+from adascale.decision.folders import decide_images, score_images
+from adascale.decision.ood_detector import OODDetector
+from adascale.decision.tuning import grid
+from adascale.images.loader import load_batches
+from adascale.images.outliers import OUTLIERS
+from adascale.images.sources import ImageSet, find_images
+from adascale.network.classifier import Classifier
 from benchmarks.measured import Ratio, of_seconds, ratio, seconds_of
 from benchmarks.subjects import Subject
 

@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from adascale import metrics
-from adascale.results import MEANS, Example, Kind, ModelRun, Profile, Row, Run, SetInfo, Spectrum
+from adascale.bench.results import MEANS, Example, Kind, ModelRun, Profile, Row, Run, SetInfo, Spectrum
 
 SETS: dict[str, Kind] = {
     "imagenet_200": "id",

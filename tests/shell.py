@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from adascale import cli
+from adascale.cli import main as cli
 
 NETWORK = """
 import os, time, torch

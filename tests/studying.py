@@ -8,12 +8,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from adascale import Preprocess, digits, paper, studies
-from adascale.benchmark import Network
-from adascale.model import Classifier
-from adascale.studies.base import Block, Result
-from adascale.studies.setting import Setting, Subject
-from adascale.suites import load_suite, open_suite
+from adascale import Preprocess
+from adascale.bench.run import Network
+from adascale.bench.suites import load_suite, open_suite
+from adascale.network import digits
+from adascale.network.classifier import Classifier
+from adascale.paper import figures as paper
+from adascale.paper import studies
+from adascale.paper.studies.base import Block, Result
+from adascale.paper.studies.setting import Setting, Subject
 
 Run = Callable[[str], Result]
 

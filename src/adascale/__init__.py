@@ -1,24 +1,36 @@
-"""adascale: tells when an image classifier is looking at something it was never trained on."""
+"""adascale: tells when an image classifier is looking at something it was never trained on.
 
-from adascale import detectors, metrics, testing
-from adascale.calibrate import Calibration
-from adascale.data import Preprocess
-from adascale.detector import OODDetector
-from adascale.detectors import Detector
-from adascale.errors import (
-    AdascaleError,
-    AdascaleWarning,
-    DetectorFileError,
-    HeadNotFoundError,
-    InputError,
-    MissingExtraError,
-    NotFittedError,
-)
-from adascale.extract import extract, extract_batch
-from adascale.model import Classifier
-from adascale.specs import load_network
-from adascale.types import Decision, Head, Outputs, Verdict, View
-from adascale.version import __version__
+Public names are imported when they are first used, so that ``import adascale`` and ``adascale --help`` do not wait for
+PyTorch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from adascale.core.version import __version__
+
+if TYPE_CHECKING:
+    from adascale import detectors, metrics, testing
+    from adascale.core.answers import Decision, Verdict
+    from adascale.core.errors import (
+        AdascaleError,
+        AdascaleWarning,
+        DetectorFileError,
+        HeadNotFoundError,
+        InputError,
+        MissingExtraError,
+        NotFittedError,
+    )
+    from adascale.core.types import Head, Outputs, View
+    from adascale.decision.ood_detector import OODDetector
+    from adascale.detectors import Detector
+    from adascale.extraction.extract import extract, extract_batch
+    from adascale.images.preprocess import Preprocess
+    from adascale.maths.conformal import Calibration
+    from adascale.network.classifier import Classifier
+    from adascale.network.loading import load_network
 
 __all__ = [
     "AdascaleError",
@@ -46,3 +58,29 @@ __all__ = [
     "metrics",
     "testing",
 ]
+
+_HOMES = {
+    "core.answers": ("Decision", "Verdict"),
+    "core.errors": tuple(name for name in __all__ if name.endswith(("Error", "Warning"))),
+    "core.types": ("Head", "Outputs", "View"),
+    "decision.ood_detector": ("OODDetector",),
+    "detectors": ("Detector",),
+    "extraction.extract": ("extract", "extract_batch"),
+    "images.preprocess": ("Preprocess",),
+    "maths.conformal": ("Calibration",),
+    "network.classifier": ("Classifier",),
+    "network.loading": ("load_network",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("detectors", "metrics", "testing"):
+        return importlib.import_module(f"adascale.{name}")
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"adascale.{home}"), name)
+    raise AttributeError(f"module 'adascale' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,5 +1,5 @@
 """``python -m adascale`` is the command ``adascale``."""
 
-from adascale.cli import main
+from adascale.cli.main import main
 
 main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adascale.core.errors import InputError
 from adascale.detectors.adascale import ActivationShift, AdaSCALE_A, AdaSCALE_L
 from adascale.detectors.ash import ASH_B, ASH_P, ASH_S
 from adascale.detectors.base import Detector
@@ -30,7 +31,6 @@ from adascale.detectors.scale import SCALE
 from adascale.detectors.she import SHE
 from adascale.detectors.vim import Residual, ViM
 from adascale.detectors.vra import VRA
-from adascale.errors import InputError
 
 __all__ = [
     "ALL",

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adascale.core.errors import InputError
+from adascale.core.types import Head, Outputs, Pixels, View, view_of
 from adascale.detectors.base import (
     FitsOn,
     check_number,
@@ -20,18 +22,8 @@ from adascale.detectors.base import (
     rowwise,
 )
 from adascale.detectors.shaping import LOGIT_SCORES, Shaping
-from adascale.errors import InputError
-from adascale.ranking import Floats, RankedRow, Ranking
-from adascale.stats import (
-    descending,
-    ecdf,
-    energy,
-    energy_of,
-    keep_count,
-    ratio_of,
-    top_count,
-)
-from adascale.types import Head, Outputs, Pixels, View, view_of
+from adascale.maths.activations import Floats, RankedRow, Ranking
+from adascale.maths.stats import descending, ecdf, energy, energy_of, keep_count, ratio_of, top_count
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from adascale.core.types import Outputs, Pixels, View, view_of
 from adascale.detectors.adaptive import Adaptive, Values, activation_shift
 from adascale.detectors.base import Detector, check_percent
-from adascale.ranking import Floats, Ranking
-from adascale.stats import activation_scale
-from adascale.types import Outputs, Pixels, View, view_of
+from adascale.maths.activations import Floats, Ranking
+from adascale.maths.stats import activation_scale
 
 
 @dataclass

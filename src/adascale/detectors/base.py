@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adascale.errors import AdascaleWarning, InputError, NotFittedError
-from adascale.types import Head, Outputs, View
+from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
+from adascale.core.types import Head, Outputs, View
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from adascale.core.errors import InputError
+from adascale.core.types import Head, Outputs
 from adascale.detectors.base import FitsOn, check_count, check_percent, feature_chunks
 from adascale.detectors.shaping import Shaping
-from adascale.errors import InputError
-from adascale.stats import quantiles
-from adascale.types import Head, Outputs
+from adascale.maths.quantiles import quantiles
 
 
 @dataclass

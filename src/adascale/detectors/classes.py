@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from adascale.core.errors import InputError
+from adascale.core.types import Outputs
 from adascale.detectors.base import in_chunks
-from adascale.errors import InputError
-from adascale.types import Outputs
 
 _BANK_ROWS = 2048
 

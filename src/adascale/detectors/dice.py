@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from adascale.core.types import Head, Outputs
 from adascale.detectors.base import FitsOn, check_percent
 from adascale.detectors.classes import mean_features
 from adascale.detectors.shaping import Shaping
-from adascale.stats import matrix_quantile
-from adascale.types import Head, Outputs
+from adascale.maths.quantiles import matrix_quantile
 
 
 @dataclass

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from adascale.core.types import Outputs
 from adascale.detectors.base import Detector, check_number
-from adascale.stats import energy
-from adascale.types import Outputs
+from adascale.maths.stats import energy
 
 
 @dataclass

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from adascale.core.types import Outputs
 from adascale.detectors.base import Detector, check_count, check_number
-from adascale.stats import generalised_entropy
-from adascale.types import Outputs
+from adascale.maths.stats import generalised_entropy
 
 
 @dataclass

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from adascale.core.types import Outputs
 from adascale.detectors.base import Detector
-from adascale.types import Outputs
 
 
 @dataclass

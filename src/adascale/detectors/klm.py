@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, FitsOn, in_chunks
-from adascale.types import Head, Outputs
 
 
 @dataclass

@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from adascale.core.types import Head, Outputs
 from adascale.detectors.base import FitsOn, check_number, check_percent
 from adascale.detectors.classes import class_means
 from adascale.detectors.shaping import Shaping
-from adascale.stats import matrix_quantile
-from adascale.types import Head, Outputs
+from adascale.maths.quantiles import matrix_quantile
 
 
 @dataclass

@@ -8,10 +8,10 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
+from adascale.core.types import Outputs
 from adascale.detectors.base import check_percent
 from adascale.detectors.shaping import Shaping
-from adascale.ranking import fixed_ratio
-from adascale.types import Outputs
+from adascale.maths.activations import fixed_ratio
 
 
 @dataclass

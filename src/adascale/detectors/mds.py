@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, FitsOn
 from adascale.detectors.classes import class_means, covariance, mean_features, precision_root, squared_distances
-from adascale.types import Head, Outputs
 
 
 @dataclass

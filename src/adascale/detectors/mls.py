@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from adascale.core.types import Outputs
 from adascale.detectors.base import Detector
 from adascale.detectors.shaping import LOGIT_SCORES
-from adascale.types import Outputs
 
 
 @dataclass

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, FitsOn, check_number
 from adascale.detectors.classes import mean_features
-from adascale.stats import row_norms
-from adascale.types import Head, Outputs
+from adascale.maths.stats import row_norms
 
 
 @dataclass

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from adascale.core.types import Outputs, View
 from adascale.detectors.base import Detector, check_number
-from adascale.types import Outputs, View
 
 
 @dataclass

@@ -9,11 +9,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from adascale.core.errors import InputError
+from adascale.core.types import Head, Outputs
 from adascale.detectors.base import FitsOn, check_count, feature_chunks, in_chunks
 from adascale.detectors.shaping import Shaping
-from adascale.errors import InputError
-from adascale.stats import quantiles
-from adascale.types import Head, Outputs
+from adascale.maths.quantiles import quantiles
 
 _LOW, _HIGH, _NORM = 0.001, 0.999, 1000.0
 

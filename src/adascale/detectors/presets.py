@@ -6,7 +6,7 @@ rows equal those of the version that used these k2 values. lambda = 10, k1 = 1 %
 
 from __future__ import annotations
 
-from adascale.errors import InputError
+from adascale.core.errors import InputError
 
 PROVENANCE = "an earlier public text of the AdaSCALE paper (its headline rows match these k2 values)"
 

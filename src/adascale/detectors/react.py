@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from adascale.core.types import Head, Outputs
 from adascale.detectors.base import FitsOn, check_percent, feature_chunks
 from adascale.detectors.shaping import Shaping
-from adascale.stats import quantiles
-from adascale.types import Head, Outputs
+from adascale.maths.quantiles import quantiles
 
 
 @dataclass

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, FitsOn, check_number
 from adascale.detectors.classes import bank_blocks
-from adascale.stats import unit_rows
-from adascale.types import Head, Outputs
+from adascale.maths.stats import unit_rows
 
 
 @dataclass

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from adascale.core.types import Head, Outputs
 from adascale.detectors.classes import covariance, precision_root
 from adascale.detectors.mds import MDS
-from adascale.types import Head, Outputs
 
 
 @dataclass

@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
+from adascale.core.types import Outputs
 from adascale.detectors.base import check_percent, warn_if_signed
 from adascale.detectors.shaping import Shaping
-from adascale.ranking import fixed_ratio
-from adascale.stats import scaled_activation_logits
-from adascale.types import Outputs
+from adascale.maths.activations import fixed_ratio
+from adascale.maths.stats import scaled_activation_logits
 
 
 @dataclass

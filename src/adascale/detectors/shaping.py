@@ -10,10 +10,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from adascale.core.errors import InputError
+from adascale.core.types import Outputs
 from adascale.detectors.base import Detector
-from adascale.errors import InputError
-from adascale.stats import energy, generalised_entropy
-from adascale.types import Outputs
+from adascale.maths.stats import energy, generalised_entropy
 
 # Scores of logits alone, higher = more OOD.
 LOGIT_SCORES: Mapping[str, Callable[[Tensor], Tensor]] = {

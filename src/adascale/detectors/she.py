@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from adascale.core.errors import InputError
+from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, FitsOn, rowwise
 from adascale.detectors.classes import class_means
-from adascale.errors import InputError
-from adascale.stats import row_norms, unit_rows
-from adascale.types import Head, Outputs
+from adascale.maths.stats import row_norms, unit_rows
 
 
 @dataclass

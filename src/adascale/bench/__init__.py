@@ -1,0 +1,1 @@
+"""Benchmarks: suites, runs, figures and comparisons."""

@@ -1,0 +1,152 @@
+"""The figures of a benchmark: one row for each method and set, means over near and far, the full spectrum."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adascale.bench.results import MEANS, Kind, ModelRun, Row, Run, Spectrum
+from adascale.bench.run import Job, tested
+from adascale.bench.suites import Suite, SuiteImages
+from adascale.core.version import __version__
+from adascale.maths import metrics
+
+FIGURES = ("fpr95", "auroc", "aupr_in", "aupr_out", "fpr95_id")
+
+
+def run(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> Run:
+    """Do the jobs, one network after the other."""
+    models = [job.run() for job in jobs]
+    rows = [row for model in models for row in figures(model)]
+    return Run(suite.name, models, rows, reproduce(suite, images, jobs))
+
+
+def figures(model: ModelRun, intervals: bool = True) -> list[Row]:
+    """All rows of one network, in the order of its methods and sets; without bootstrap intervals it is much faster."""
+    spectra: list[Spectrum] = ["ood"]
+    shifted = [name for name, info in model.sets.items() if info.kind == "shifted"]
+    if shifted:
+        spectra.append("full")
+    rows = []
+    for method, scores in model.scores.items():
+        for spectrum in spectra:
+            known = (
+                torch.cat([scores["id"], *(scores[name] for name in shifted)]) if spectrum == "full" else scores["id"]
+            )
+            rows += _rows(model, method, spectrum, known, scores, intervals)
+    return rows
+
+
+def _rows(
+    model: ModelRun, method: str, spectrum: Spectrum, known: Tensor, scores: Mapping[str, Tensor], intervals: bool
+) -> list[Row]:
+    found = []
+    for kind in ("near", "far"):
+        group = [
+            _row(model, method, name, kind, spectrum, known, scores[name], intervals)
+            for name, info in model.sets.items()
+            if info.kind == kind
+        ]
+        found += [*group, _mean(group, MEANS[kind])] if group else []
+    return found
+
+
+def _row(
+    model: ModelRun,
+    method: str,
+    name: str,
+    kind: Kind,
+    spectrum: Spectrum,
+    known: Tensor,
+    unknown: Tensor,
+    intervals: bool,
+) -> Row:
+    result = metrics.evaluate(known, unknown)
+    low, high = metrics.bootstrap(known, unknown) if intervals and spectrum == "ood" else (None, None)
+    values = {figure: getattr(result, figure) for figure in FIGURES}
+    accuracy = model.accuracy if spectrum == "ood" else None
+    return Row(
+        model=model.model,
+        method=method,
+        dataset=name,
+        kind=kind,
+        spectrum=spectrum,
+        accuracy=accuracy,
+        low=low,
+        high=high,
+        id_images=len(known),
+        ood_images=len(unknown),
+        **values,
+    )
+
+
+def _mean(rows: Sequence[Row], name: str) -> Row:
+    """The unweighted mean over sets, as OpenOOD has it."""
+    values = {figure: sum(getattr(row, figure) for row in rows) / len(rows) for figure in FIGURES}
+    images = sum(row.ood_images for row in rows)
+    return replace(rows[0], dataset=name, low=None, high=None, ood_images=images, **values)
+
+
+def over_models(rows: Sequence[Row]) -> dict[tuple[str, str, Spectrum], dict[str, tuple[float, float]]]:
+    """(method, set, spectrum) -> figure -> mean and deviation over the networks that have it."""
+
+    def key(row: Row) -> tuple[str, str, Spectrum]:
+        return row.method, row.dataset, row.spectrum
+
+    found = {}
+    for name, group in groupby(sorted(rows, key=key), key):
+        values = list(group)
+        found[name] = {figure: _mean_and_deviation([getattr(row, figure) for row in values]) for figure in FIGURES}
+    return found
+
+
+def _mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Of a sample: n - 1 in the denominator, as OpenOOD's tables over seeds; 0 for one network."""
+    mean = sum(values) / len(values)
+    return mean, (sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1)) ** 0.5
+
+
+def reproduce(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> dict[str, Any]:
+    """All that shaped the figures."""
+    sets = {name: found for name, (_, found) in tested(images).items()}
+    sets |= {"val": images.val, **({} if images.train is None else {"train": images.train})}
+    sets |= {f"OOD-val {name}": found for name, found in images.ood_val.items()}
+    return {
+        "versions": {
+            "adascale": __version__,
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+            "numpy": np.__version__,
+        },
+        "suite": {"name": suite.name, "note": suite.note},
+        "missing": dict(images.missing),
+        "sets": {name: {"images": len(found), "fingerprint": found.fingerprint()} for name, found in sets.items()},
+        "networks": {job.network.name: _about(job) for job in jobs},
+    }
+
+
+def _about(job: Job) -> dict[str, Any]:
+    return {
+        "fingerprint": job.network.classifier.fingerprint(),
+        "head": job.network.classifier.head_name,
+        "preprocess": asdict(job.network.preprocess),
+        "seed": job.seed,
+        "options": dict(job.options),
+        "methods": {
+            label: {
+                "method": method.name,
+                "parameters": method.parameters,
+                "fits_on": method.fits_on,
+                "tuned": str(job.tunings[label]) if label in job.tunings else None,
+            }
+            for label, method in job.methods.items()
+        },
+        "left_out": job.left_out,
+    }

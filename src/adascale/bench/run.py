@@ -1,0 +1,244 @@
+"""Every method on every set of a suite: each image goes through the network once, plus once for each distinct view."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from adascale.bench.diagnostics import Profiler
+from adascale.bench.results import Example, Kind, ModelRun, Profile, SetInfo
+from adascale.bench.suites import SuiteImages
+from adascale.core.errors import InputError
+from adascale.core.progress import Advance, progress
+from adascale.core.types import View
+from adascale.decision.tuning import FEWEST_IMAGES, Point, Tuning, chosen_count, grid, search, search_made_up, views_of
+from adascale.detectors import Detector
+from adascale.detectors.adaptive import Adaptive
+from adascale.extraction.cache import Extracted
+from adascale.extraction.sets import extract_images
+from adascale.images.outliers import OUTLIERS, Tamper
+from adascale.images.preprocess import Preprocess
+from adascale.images.sources import ImageSet
+from adascale.maths.split import split
+from adascale.network.classifier import Classifier
+
+Judge = Literal["self", "ood"]
+_GALLERY = 12
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the table: a method, and by what its parameters are chosen (None: they are as they are).
+
+    given: parameters that stay as they are when the others are chosen.
+    """
+
+    label: str
+    method: Detector
+    tune: Judge | None = None
+    given: frozenset[str] = frozenset()
+
+    def space(self) -> dict[str, tuple[Any, ...]]:
+        """What is left to choose."""
+        return {name: values for name, values in self.method.search_space.items() if name not in self.given}
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A network under its name in the tables. trained: the settings of ``adascale train`` that made it."""
+
+    name: str
+    classifier: Classifier
+    preprocess: Preprocess
+    trained: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class Job:
+    """One network on one suite. After `run`: the methods as they were used, and how the tuned ones were tuned."""
+
+    network: Network
+    images: SuiteImages
+    entries: Sequence[Entry]
+    cache: Path
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)  # batch_size, workers
+
+    def __post_init__(self) -> None:
+        std = self.network.preprocess.std
+        self.entries = [replace(entry, method=replace(entry.method).for_input(std)) for entry in self.entries]
+        self.methods: dict[str, Detector] = {}
+        self.tunings: dict[str, Tuning] = {}
+        self.left_out: dict[str, str] = {}
+
+    def run(self) -> ModelRun:
+        views = list(dict.fromkeys(view for entry in self.entries for view in entry.method.views))
+        sets = tested(self.images)
+        val = self.extracted("val", self.images.val, views)
+        train = None if self.images.train is None else self.extracted("train", self.images.train, ())
+        extracted = {name: self.extracted(name, found, views) for name, (_, found) in sets.items()}
+        self._fit(val, train)
+        shown = next((label for label, method in self.methods.items() if isinstance(method, Adaptive)), "")
+        scored = {}
+        with progress("Scoring", sum(map(len, extracted.values()))) as advance:
+            for name, found in extracted.items():
+                scored[name] = _Scored(self.methods, shown, found, advance)
+        self._leave_out_infinite(scored)
+        shown = shown or next(iter(self.methods))
+        return ModelRun(
+            model=self.network.name,
+            sets={
+                name: SetInfo(kind, len(extracted[name]), extracted[name].failures) for name, (kind, _) in sets.items()
+            },
+            accuracy=scored["id"].accuracy,
+            scores={label: {name: part.scores[label] for name, part in scored.items()} for label in self.methods},
+            left_out=self.left_out,
+            shown=shown,
+            profiles={name: part.profile for name, part in scored.items() if part.profile is not None},
+            examples={
+                "id": _examples({"id": self.images.id}, scored, extracted, shown, most=True),
+                "ood": _examples({**self.images.near, **self.images.far}, scored, extracted, shown, most=False),
+            },
+        )
+
+    def extracted(self, name: str, images: ImageSet, views: Sequence[View], tamper: Tamper | None = None) -> Extracted:
+        """From the cache where it is there."""
+        title = f"{self.network.name}: {name} ({len(images)} images)"
+        network, preprocess = self.network.classifier, self.network.preprocess
+        try:
+            return extract_images(
+                network, images, preprocess, views, self.cache, tamper=tamper, title=title, **self.options
+            )
+        except InputError as error:
+            raise InputError(f"{self.network.name}, set {name}: {error}") from error
+
+    def _fit(self, val: Extracted, train: Extracted | None) -> None:
+        """Every method, tuned where asked; those that cannot be fitted are left out with the reason."""
+        few = val.load()
+        many = train.load() if train is not None else few
+        for entry in self.entries:
+            method, reference = entry.method, many if entry.method.fits_on.startswith("train") else few
+            try:
+                if entry.tune is not None:
+                    same = [p for p in grid(method, entry.space()) if replace(method, **p).views == method.views]
+                    self.tunings[entry.label] = tuning = self.tune(method, same, entry.tune)
+                    method = replace(method, **tuning.chosen)
+                self.methods[entry.label] = method.fit(reference, self.network.classifier.head)
+            except InputError as error:
+                self.left_out[entry.label] = str(error)
+        if not self.methods:
+            raise InputError(f"{self.network.name}: no method can be fitted: {next(iter(self.left_out.values()))}")
+
+    def tune(self, method: Detector, points: Sequence[Point], judge: Judge) -> Tuning:
+        """The best point by AUROC; what the method is fitted on and the ID images that judge it are kept apart.
+
+        ``self``: against outliers made from these ID images; ``ood``: against the suite's OOD validation images.
+        """
+        views = views_of(method, points)
+        val = self.extracted("val", self.images.val, views)
+        few = val.load()
+        count = chosen_count(len(few)) if judge == "self" else len(few) // 2
+        if not count:
+            raise InputError(f"{len(few)} ID images are too few to tune on; give at least {FEWEST_IMAGES}.")
+        parts = split(len(few), self.seed, choosing=count)
+        reference = few[torch.cat([parts.fitted, parts.held_out])]
+        train = self.images.train
+        if method.fits_on.startswith("train") and train and not _overlap(train, self.images.val):
+            reference = self.extracted("train", train, ()).load()
+        head, known = self.network.classifier.head, few[parts.chosen]
+        if judge == "self":
+            usable = [i for i, name in enumerate(self.images.val.names) if name not in val.failures]
+            chosen = self.images.val.subset([usable[i] for i in parts.chosen.tolist()])
+            made = {name: self.extracted(name, chosen, views, make).load() for name, make in OUTLIERS.items()}
+            return search_made_up(method, points, reference, head, known, made)
+        unknown = {name: self.extracted(name, found, views).load() for name, found in self.images.ood_val.items()}
+        if not unknown:
+            raise InputError("There are no OOD validation images to tune on; tune on outliers made from ID images.")
+        by = f"{count} ID images against OOD validation images ({', '.join(unknown)})"
+        return search(method, points, reference, head, known, unknown, by)
+
+    def _leave_out_infinite(self, scored: Mapping[str, _Scored]) -> None:
+        for label in list(self.methods):
+            if reason := infinite({name: part.scores[label] for name, part in scored.items()}):
+                self.left_out[label] = reason
+                del self.methods[label]
+        if not self.methods:
+            raise InputError(f"No method gave finite scores: {next(iter(self.left_out.values()))}")
+
+
+class _Scored:
+    """One set through every method, a chunk of its shards in memory at a time.
+
+    Results are written into tensors made beforehand: kept in lists they would pin the memory that large temporaries
+    between them give back.
+    """
+
+    def __init__(self, methods: Mapping[str, Detector], shown: str, extracted: Extracted, advance: Advance) -> None:
+        n = len(extracted)
+        self.scores = {label: torch.empty(n, dtype=torch.float64) for label in methods}
+        self.predictions = torch.empty(n, dtype=torch.int64)
+        profiled, correct, labelled, start = methods.get(shown), 0, 0, 0
+        profiler = Profiler(profiled, n) if isinstance(profiled, Adaptive) else None
+        for outputs in extracted.chunks():
+            rows = slice(start, start + len(outputs))
+            for label, method in methods.items():
+                self.scores[label][rows] = method.score(outputs)
+            self.predictions[rows] = outputs.logits.argmax(1)
+            if outputs.labels is not None:
+                correct += int((self.predictions[rows] == outputs.labels).sum())
+                labelled += len(outputs)
+            if profiler is not None:
+                profiler.add(outputs)
+            start += len(outputs)
+            advance(len(outputs))
+        self.accuracy = correct / n if labelled == n else None
+        self.profile: Profile | None = profiler.profile() if profiler is not None else None
+
+
+def infinite(scores: Mapping[str, Tensor]) -> str:
+    """Why scores of sets cannot be ranked; nothing where they can."""
+    broken = {name: int((~values.isfinite()).sum()) for name, values in scores.items()}
+    worst = max(broken, key=broken.__getitem__)
+    return f"{broken[worst]} images of {worst} have infinite scores (NaN activations?)" if broken[worst] else ""
+
+
+def tested(images: SuiteImages) -> dict[str, tuple[Kind, ImageSet]]:
+    """The sets that are scored, ID first."""
+    groups: tuple[tuple[Kind, Mapping[str, ImageSet]], ...] = (
+        ("id", {"id": images.id}),
+        ("shifted", images.shifted),
+        ("near", images.near),
+        ("far", images.far),
+    )
+    return {name: (kind, found) for kind, group in groups for name, found in group.items()}
+
+
+def _overlap(first: ImageSet, second: ImageSet) -> bool:
+    """Whether two sets have an image in common: a file, or the whole array."""
+    return bool(set(first.paths) & set(second.paths)) or first.fingerprint() == second.fingerprint()
+
+
+def _examples(
+    sets: Mapping[str, ImageSet],
+    scored: Mapping[str, _Scored],
+    extracted: Mapping[str, Extracted],
+    shown: str,
+    most: bool,
+) -> list[Example]:
+    """The images with the highest (``most``) or the lowest scores."""
+    found = []
+    for name, images in sets.items():
+        usable = [i for i, image in enumerate(images.names) if image not in extracted[name].failures]
+        scores = scored[name].scores[shown]
+        places = scores.sort(descending=most, stable=True).indices[:_GALLERY].tolist()
+        found += [(float(scores[i]), name, usable[i], int(scored[name].predictions[i])) for i in places]
+    found.sort(key=lambda entry: entry[0], reverse=most)
+    return [
+        Example(name, sets[name].names[i], score, prediction, sets[name].open(i))
+        for score, name, i, prediction in found[:_GALLERY]
+    ]

@@ -1,0 +1,1 @@
+"""The command line: thin verbs. No other room imports this one."""

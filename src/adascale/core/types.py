@@ -1,0 +1,175 @@
+"""What passes between the model and the methods: `Head`, `View`, `Outputs`; and what comes back: `Verdict`."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from adascale.core.errors import InputError
+
+Pixels = Literal["trivial", "random", "salient", "all"]
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """The last linear layer, ``z = W a + b``: weight (C, D), bias (C); a missing bias is zero."""
+
+    weight: Tensor
+    bias: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if self.weight.ndim != 2:
+            raise InputError(f"Head weight has shape {tuple(self.weight.shape)}; it must be (classes, features).")
+        if self.bias is not None and self.bias.shape != self.weight.shape[:1]:
+            raise InputError(
+                f"Head bias has shape {tuple(self.bias.shape)}; {len(self.weight)} classes need ({len(self.weight)},)."
+            )
+
+    @cached_property
+    def offset(self) -> Tensor:
+        """The bias ``b`` in float64, zeros where the layer has none."""
+        if self.bias is None:
+            return self.weight.new_zeros(len(self.weight), dtype=torch.float64)
+        return self.bias.detach().double()
+
+    def __call__(self, features: Tensor) -> Tensor:
+        """Logits of ``features`` (N, D), in float64."""
+        return features.double() @ self.weight.double().T + self.offset
+
+    def fingerprint(self) -> str:
+        """A hash of the layer's values: equal heads, equal fingerprints."""
+        digest = hashlib.sha256(repr((tuple(self.weight.shape), self.bias is None)).encode())
+        for tensor in (self.weight, self.offset):
+            digest.update(tensor.detach().cpu().double().contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class View:
+    """A perturbed look at the input, ``x + step * sign(g)`` on chosen pixels. Equal views share one pass.
+
+    pixels: ``trivial`` (lowest ``|g|``), ``salient`` (highest), ``all``, or ``random`` (no gradient: positions and
+    signs come from one draw of ``seed`` per input shape). fraction: the paper's ``o``, the share of all channel
+    values. step: the paper's ``epsilon``, in normalised input units.
+
+    ``g`` is the gradient of the predicted class's logit, or, where a temperature ``T`` is given, of the cross-entropy
+    of ``z / T`` against the predicted class (ODIN; there ``sign(0) = 1``). std: what the step is divided by, one value
+    for each channel.
+    """
+
+    pixels: Pixels = "trivial"
+    fraction: float = 0.05
+    step: float = 0.5
+    seed: int = 0
+    temperature: float | None = None
+    std: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.pixels not in get_args(Pixels):
+            raise InputError(f"pixels={self.pixels!r}; choose one of {', '.join(get_args(Pixels))}.")
+        if not 0 < self.fraction <= 1:
+            raise InputError(f"fraction={self.fraction}; it is a share of the pixels, above 0 and at most 1.")
+        if not (math.isfinite(self.step) and self.seed == int(self.seed)):
+            raise InputError(f"step={self.step}, seed={self.seed}; the step is a finite number, the seed a whole one.")
+        # Fields without effect are set to one value, so that views that look the same are equal.
+        if self.pixels == "all":
+            object.__setattr__(self, "fraction", 1.0)
+        if self.pixels == "random":
+            object.__setattr__(self, "temperature", None)
+        else:
+            object.__setattr__(self, "seed", 0)
+
+    @property
+    def needs_gradient(self) -> bool:
+        return self.pixels != "random"
+
+    def __str__(self) -> str:
+        parts = [self.pixels, f"o={self.fraction!r}", f"eps={self.step!r}"]
+        parts += [f"seed={self.seed}"] if self.pixels == "random" else []
+        parts += [f"T={self.temperature!r}"] if self.temperature is not None else []
+        parts += [f"std={','.join(map(repr, self.std))}"] if self.std else []
+        return "/".join(parts)
+
+
+_DTYPES = (torch.float32, torch.float64)
+
+view_of = lru_cache(maxsize=64, typed=True)(View)  # checked once, not for every batch
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """All a method may know about a batch: logits (N, C), features (N, D), per view the perturbed features (N, D)."""
+
+    logits: Tensor
+    features: Tensor
+    views: Mapping[View, Tensor] = field(default_factory=dict)
+    labels: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("logits", "features"):
+            object.__setattr__(self, name, _settled(getattr(self, name)))
+        if any(not _is_settled(perturbed) for perturbed in self.views.values()):
+            object.__setattr__(self, "views", {view: _settled(found) for view, found in self.views.items()})
+        if self.logits.ndim != 2 or self.features.ndim != 2 or len(self.logits) != len(self.features):
+            raise InputError(
+                f"Outputs got logits {tuple(self.logits.shape)} and features {tuple(self.features.shape)}; "
+                "they must be (N, classes) and (N, features) with the same N."
+            )
+        for view, perturbed in self.views.items():
+            if perturbed.shape != self.features.shape:
+                raise InputError(
+                    f"Outputs view {view} has shape {tuple(perturbed.shape)}; "
+                    f"it must be that of the features, {tuple(self.features.shape)}."
+                )
+        if self.labels is not None and self.labels.is_floating_point():
+            raise InputError(f"Outputs got {self.labels.dtype} labels; give whole class indices.")
+        if self.labels is not None and self.labels.dtype != torch.int64:
+            object.__setattr__(self, "labels", self.labels.long())
+        if self.labels is not None and self.labels.shape != self.logits.shape[:1]:
+            raise InputError(
+                f"Outputs got labels of shape {tuple(self.labels.shape)} for {len(self.logits)} samples; "
+                "give one class index for each."
+            )
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def __getitem__(self, rows: slice | Tensor) -> Outputs:
+        """The chosen rows, in the order asked for."""
+        return Outputs(
+            self.logits[rows],
+            self.features[rows],
+            {view: perturbed[rows] for view, perturbed in self.views.items()},
+            None if self.labels is None else self.labels[rows],
+        )
+
+    @staticmethod
+    def cat(parts: Sequence[Outputs]) -> Outputs:
+        """One `Outputs` of many, in order. Labels are kept where every part has them."""
+        if not parts:
+            raise InputError("There is nothing to join: no batch was given.")
+        labels = [part.labels for part in parts if part.labels is not None]
+        return Outputs(
+            torch.cat([part.logits for part in parts]),
+            torch.cat([part.features for part in parts]),
+            {view: torch.cat([part.views[view] for part in parts]) for view in parts[0].views},
+            torch.cat(labels) if len(labels) == len(parts) else None,
+        )
+
+
+def _is_settled(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu" and not tensor.requires_grad and tensor.dtype in _DTYPES
+
+
+def _settled(tensor: Tensor) -> Tensor:
+    """On the CPU, where all methods compute, outside any graph, in at least single precision."""
+    if _is_settled(tensor):
+        return tensor
+    return tensor.detach().to("cpu", torch.promote_types(tensor.dtype, torch.float32))

@@ -1,0 +1,80 @@
+"""Decisions at the price of a plain forward pass: the perturbed pass only where it can still change the answer."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from adascale.core.answers import Decision
+from adascale.core.types import Outputs
+from adascale.detectors import Detector
+from adascale.extraction.extract import extract_batch, extract_views
+from adascale.network.classifier import Classifier
+
+# Bounds and scores are rounded differently; this is far above the difference and far below what any score resolves.
+_MARGIN = 1e-9
+_MOST_WAITING = 16
+
+
+def decisions(
+    classifier: Classifier, method: Detector, threshold: float, batches: Iterable[Tensor], batch_size: int = 32
+) -> Iterator[Decision]:
+    """One `Decision` a batch, in order: ``score > threshold``, exactly.
+
+    From the clean pass follow bounds of the score over all percentiles that the perturbed pass could lead to (see
+    `Detector.bounds`). Where both lie on one side of the threshold the image is settled; the others are gathered over
+    at most 16 batches, until there are ``batch_size`` of them, and go through the full computation together.
+
+    A network rounds differently in batches of another size. Where that alone moves an image over the threshold, or its
+    ``Q'`` over a step of the ID sample's distribution and so its percentile, the image may fall either way, as it may
+    with any other batch size.
+    """
+    waiting: deque[_Batch] = deque()
+    for images in batches:
+        waiting.append(_Batch(classifier, method, threshold, images))
+        if sum(len(batch.open) for batch in waiting) >= batch_size or len(waiting) >= _MOST_WAITING:
+            _settle(classifier, method, threshold, waiting)
+        while waiting and not len(waiting[0].open):
+            yield waiting.popleft().decision()
+    _settle(classifier, method, threshold, waiting)
+    yield from (batch.decision() for batch in waiting)
+
+
+class _Batch:
+    """A batch after its clean pass: what is settled, and the images of what is not."""
+
+    def __init__(self, classifier: Classifier, method: Detector, threshold: float, images: Tensor) -> None:
+        outputs = extract_batch(classifier, images)
+        bounds = method.bounds(outputs)
+        if bounds is None:
+            low, high = torch.full((2, len(images)), torch.nan, dtype=torch.float64)
+        else:
+            low, high = bounds
+        margin = _MARGIN * (1 + abs(threshold))
+        self.is_ood = low > threshold + margin
+        self.early = self.is_ood | (high <= threshold - margin)
+        self.logits = outputs.logits
+        self.open = (~self.early).nonzero().squeeze(1)
+        self.images, self.outputs = images[self.open.to(images.device)], outputs[self.open]
+
+    def decision(self) -> Decision:
+        return Decision(self.is_ood, self.early, self.logits, self.logits.argmax(1))
+
+
+def _settle(classifier: Classifier, method: Detector, threshold: float, waiting: Iterable[_Batch]) -> None:
+    """The full computation for all open images, batches of one size together."""
+    shapes = dict.fromkeys(batch.images.shape[1:] for batch in waiting if len(batch.open))
+    for shape in shapes:
+        group = [batch for batch in waiting if len(batch.open) and batch.images.shape[1:] == shape]
+        images = torch.cat([batch.images for batch in group])
+        outputs = Outputs.cat([batch.outputs for batch in group])
+        full = replace(outputs, views=extract_views(classifier, images, method.views))
+        flagged = (method.score(full) > threshold).split([len(batch.open) for batch in group])  # type: ignore[no-untyped-call]
+        for batch, answer in zip(group, flagged, strict=True):
+            batch.is_ood[batch.open] = answer
+            batch.open = batch.open[:0]
+            batch.images = batch.images[:0]

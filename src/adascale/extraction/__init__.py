@@ -1,0 +1,1 @@
+"""From images to `Outputs`: perturbed views, batches, and the cache of activations."""

@@ -1,0 +1,96 @@
+"""Batches of images and labels from whatever a user has: tensors, arrays, loaders, iterables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adascale.core.errors import InputError
+
+_IMAGE_KEYS = ("pixel_values", "image", "images", "img", "x", "data", "input", "inputs")
+_LABEL_KEYS = ("labels", "label", "target", "targets", "y")
+
+Batch = tuple[Tensor, "Tensor | None"]
+
+
+def batches(source: Any, batch_size: int = 32) -> Iterator[Batch]:
+    """``(images, labels or None)`` from a tensor, an array, ``(images, labels)``, a DataLoader or any iterable.
+
+    Items may be batches (N, C, H, W) or single images (C, H, W), which are gathered; each a tensor, a
+    ``(images, labels, ...)`` pair or a dict such as ``{"pixel_values": ..., "labels": ...}``.
+    """
+    if batch_size < 1:
+        raise InputError(f"batch_size={batch_size}; it counts images, at least 1.")
+    if isinstance(source, Tensor | np.ndarray | dict) or _is_pair(source):
+        images, labels = _parts(source)
+        if images.ndim == 3:
+            images, labels = images[None], None if labels is None else labels.reshape(1)
+        for start in range(0, len(images), batch_size):
+            rows = slice(start, start + batch_size)
+            yield images[rows], None if labels is None else labels[rows]
+        return
+    if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
+        given = type(source).__name__
+        raise InputError(f"Images came as {given}; give a tensor (N, C, H, W) or an iterable of batches.")
+    waiting: list[Batch] = []
+    for item in source:
+        images, labels = _parts(item)
+        if images.ndim == 4:
+            if len(images):
+                yield images, labels
+            continue
+        waiting.append((images, labels))
+        if len(waiting) == batch_size:
+            yield _stacked(waiting)
+            waiting = []
+    if waiting:
+        yield _stacked(waiting)
+
+
+def _is_pair(source: Any) -> bool:
+    """``(images, labels)``, not a tuple of images or batches."""
+    return isinstance(source, tuple) and len(source) == 2 and getattr(source[1], "ndim", 0) < 3
+
+
+def _parts(item: Any) -> Batch:
+    labels = None
+    if isinstance(item, Mapping):
+        labels = next((item[key] for key in _LABEL_KEYS if key in item), None)
+        found = next((item[key] for key in _IMAGE_KEYS if key in item), None)
+        if found is None:
+            raise InputError(f"A batch has the keys {list(item)}; the images must be under one of {list(_IMAGE_KEYS)}.")
+        item = found
+    elif isinstance(item, tuple | list) and item:
+        item, labels = item[0], item[1] if len(item) > 1 else None
+    if isinstance(item, np.ndarray):
+        item = torch.from_numpy(item)
+    if not isinstance(item, Tensor):
+        raise InputError(f"Images came as {type(item).__name__}; give tensors (N, C, H, W) or (C, H, W).")
+    if item.ndim not in (3, 4):
+        raise InputError(f"Images have shape {tuple(item.shape)}; they must be (N, C, H, W), or (C, H, W) for one.")
+    return item, _as_labels(labels, len(item) if item.ndim == 4 else 1)
+
+
+def _as_labels(labels: Any, count: int) -> Tensor | None:
+    """Class indices where the batch carries one for each image; anything else (file names, boxes) is no label."""
+    if labels is None or isinstance(labels, str) or (isinstance(labels, Sequence) and not len(labels)):
+        return None
+    try:
+        tensor = torch.as_tensor(labels)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    if tensor.ndim > 1 or tensor.numel() != count or tensor.is_floating_point():
+        return None
+    return tensor.cpu().long().reshape(count)
+
+
+def _stacked(items: list[Batch]) -> Batch:
+    shapes = {tuple(images.shape) for images, _ in items}
+    if len(shapes) > 1:
+        raise InputError(f"Single images differ in shape: {sorted(shapes)}; resize them to one size first.")
+    labels = [label.reshape(()) for _, label in items if label is not None]
+    return torch.stack([images for images, _ in items]), torch.stack(labels) if len(labels) == len(items) else None

@@ -1,0 +1,79 @@
+"""From images to `Outputs`: one clean pass, one input gradient if a view needs it, one pass per distinct view."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adascale.core.types import Outputs, View
+from adascale.extraction.batches import batches
+from adascale.extraction.perturb import perturb
+from adascale.network.classifier import Classifier
+
+
+def extract_batch(
+    classifier: Classifier, images: Tensor, views: Sequence[View] = (), labels: Tensor | None = None
+) -> Outputs:
+    """What the methods need to know about one batch, on the CPU.
+
+    With gradient-free views only, clean and perturbed images go through the network together under inference
+    mode. Otherwise: one pass with the input gradient, then one pass for each view.
+    """
+    if not classifier.located:
+        classifier.locate(images)
+    views = list(dict.fromkeys(views))
+    with classifier.ready():
+        if any(view.needs_gradient for view in views):
+            features, logits, gradients = _with_gradients(classifier, images, views)
+            perturbed = list(_perturbed(classifier, images, views, gradients))
+        else:
+            clean = classifier.prepare(images)
+            stacked = torch.cat([clean, *(perturb(clean, None, view) for view in views)]) if views else clean
+            all_features, all_logits = classifier.forward(stacked)
+            features, *perturbed = torch.split(all_features, len(images))
+            logits = all_logits[: len(images)]
+    return Outputs(
+        _kept(logits), _kept(features), {view: _kept(a) for view, a in zip(views, perturbed, strict=True)}, labels
+    )
+
+
+def extract_views(classifier: Classifier, images: Tensor, views: Sequence[View]) -> dict[View, Tensor]:
+    """The perturbed features alone, for images whose clean outputs are known: one pass a view, and the gradient's."""
+    gradients: dict[float | None, Tensor] = {}
+    with classifier.ready():
+        if any(view.needs_gradient for view in views):
+            *_, gradients = _with_gradients(classifier, images, views)
+        perturbed = _perturbed(classifier, images, views, gradients)
+        return {view: _kept(a) for view, a in zip(views, perturbed, strict=True)}
+
+
+def _with_gradients(
+    classifier: Classifier, images: Tensor, views: Sequence[View]
+) -> tuple[Tensor, Tensor, dict[float | None, Tensor]]:
+    """Features, logits and the input gradient of each objective that the views have."""
+    objectives = list(dict.fromkeys(view.temperature for view in views if view.needs_gradient))
+    features, logits, gradients = classifier.forward_with_gradients(images, objectives)
+    return features, logits, dict(zip(objectives, gradients, strict=True))
+
+
+def _perturbed(
+    classifier: Classifier, images: Tensor, views: Sequence[View], gradients: Mapping[float | None, Tensor]
+) -> Iterator[Tensor]:
+    clean = classifier.prepare(images)
+    for view in views:
+        yield classifier.features(perturb(clean, gradients.get(view.temperature), view))
+
+
+def extract(classifier: Classifier, source: Any, views: Sequence[View] = (), batch_size: int = 32) -> Iterator[Outputs]:
+    """`Outputs` batch by batch for whatever `batches` understands."""
+    for images, labels in batches(source, batch_size):
+        yield extract_batch(classifier, images, views, labels)
+
+
+def _kept(tensor: Tensor) -> Tensor:
+    """On the CPU, as an ordinary tensor that owns its memory (not an inference tensor, not a slice of a batch)."""
+    with torch.inference_mode(False):
+        return tensor.detach().to("cpu", torch.promote_types(tensor.dtype, torch.float32), copy=True)

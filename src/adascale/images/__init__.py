@@ -1,0 +1,1 @@
+"""From files and arrays to normalised inputs; corruptions and outliers made from images."""

@@ -1,0 +1,79 @@
+"""Images decoded and normalised in batches by threads; an unreadable image is reported, never fatal."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from adascale.core.errors import InputError
+from adascale.images.preprocess import Preprocess, _sides
+from adascale.images.sources import ImageSet
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """One batch: the images that could be read, their indices, and the reasons for the others."""
+
+    images: Tensor
+    indices: list[int]
+    failures: dict[int, str] = field(default_factory=dict)
+    labels: Tensor | None = None
+
+
+def load_batches(
+    images: ImageSet, preprocess: Preprocess, batch_size: int = 32, start: int = 0, workers: int | None = None
+) -> Iterator[Loaded]:
+    """Batches in order, from index ``start`` on."""
+    ranges = (range(i, min(i + batch_size, len(images))) for i in range(start, len(images), batch_size))
+    return load_ranges(images, preprocess, ranges, workers)
+
+
+def load_ranges(
+    images: ImageSet, preprocess: Preprocess, ranges: Iterable[range], workers: int | None = None
+) -> Iterator[Loaded]:
+    """A batch for each of these ranges of indices, decoded ahead in threads (Pillow releases the lock)."""
+    workers = workers or min(8, os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) as pool:
+        waiting: deque[tuple[range, list[Future[Tensor | str]]]] = deque()
+        try:
+            for indices in ranges:
+                waiting.append((indices, [pool.submit(_read, images, i, preprocess) for i in indices]))
+                if len(waiting) > 2:
+                    yield _gathered(images, *waiting.popleft())
+            while waiting:
+                yield _gathered(images, *waiting.popleft())
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _gathered(images: ImageSet, indices: range, futures: list[Future[Tensor | str]]) -> Loaded:
+    results = {index: future.result() for index, future in zip(indices, futures, strict=True)}
+    tensors = {index: result for index, result in results.items() if isinstance(result, Tensor)}
+    failures = {index: result for index, result in results.items() if isinstance(result, str)}
+    shapes = {tuple(tensor.shape) for tensor in tensors.values()}
+    if len(shapes) > 1:
+        raise InputError(f"Images differ in shape after preprocessing: {sorted(shapes)}; give a crop, or HEIGHT,WIDTH.")
+    stacked = torch.stack(list(tensors.values())) if tensors else torch.empty(0)
+    if torch.cuda.is_available() and torch.cuda.memory_allocated():  # a network is on the GPU
+        stacked = stacked.pin_memory()  # then the copy to the GPU does not wait
+    labels = None if images.labels is None else torch.tensor([images.labels[i] for i in tensors], dtype=torch.int64)
+    return Loaded(stacked, list(tensors), failures, labels)
+
+
+def _read(images: ImageSet, index: int, preprocess: Preprocess) -> Tensor | str:
+    try:
+        least = 2 * max(_sides(preprocess.size)) if preprocess.draft and images.change is None else None
+        return preprocess(images.open(index, least))
+    except FileNotFoundError:
+        return "there is no such file"
+    except UnidentifiedImageError:
+        return "not an image, or a format that Pillow cannot read"
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, MemoryError) as error:
+        return " ".join(str(error).split()) or type(error).__name__

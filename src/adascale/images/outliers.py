@@ -1,0 +1,100 @@
+"""Outliers made from in-distribution images themselves, to tune on where there is no OOD data.
+
+They keep what an image has in common with the training data (colours, textures, objects, layout) and break one thing
+each: the arrangement, the single subject, the detail. All work on batches of inputs (N, C, H, W).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from adascale.maths.split import draw
+
+
+class Tamper(Protocol):
+    """What is done to a batch of inputs before the network sees it. Its ``repr`` says all that shapes the result."""
+
+    def __call__(self, images: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """The image cut into ``grid`` x ``grid`` patches in random order, another for each image of a batch."""
+
+    grid: int = 4
+    seed: int = 0
+
+    def __call__(self, images: Tensor) -> Tensor:
+        n, channels, height, width = images.shape
+        # A side that does not divide is stretched to the next one that does, and the result back.
+        size = tuple(-(-side // self.grid) * self.grid for side in (height, width))
+        stretched = images if size == (height, width) else _resized(images, size)
+        tall, wide = (side // self.grid for side in size)
+        patches = stretched.reshape(n, channels, self.grid, tall, self.grid, wide).permute(0, 2, 4, 1, 3, 5)
+        patches = patches.reshape(n, self.grid**2, channels, tall, wide)
+        generator = torch.Generator().manual_seed(self.seed)
+        order = torch.stack([torch.randperm(self.grid**2, generator=generator) for _ in range(n)])
+        patches = patches[torch.arange(n)[:, None], order]
+        patches = patches.reshape(n, self.grid, self.grid, channels, tall, wide).permute(0, 3, 1, 4, 2, 5)
+        shuffled = patches.reshape(n, channels, *size)
+        return shuffled if size == (height, width) else _resized(shuffled, (height, width))
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The mean of the image and its neighbour in the batch (of its mirror image where it is alone)."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        return (images + (images.roll(1, 0) if len(images) > 1 else images.flip(-1))) / 2
+
+
+@dataclass(frozen=True)
+class Blurred:
+    """A box blur over ``share`` of the shorter side, edges repeated."""
+
+    share: float = 0.2
+
+    def __call__(self, images: Tensor) -> Tensor:
+        reach = max(1, round(min(images.shape[-2:]) * self.share / 2))
+        padded = F.pad(images.float(), (reach,) * 4, mode="replicate")
+        return F.avg_pool2d(padded, 2 * reach + 1, stride=1).to(images.dtype)
+
+
+OUTLIERS: Mapping[str, Tamper] = {"shuffled": Shuffled(), "mixed": Mixed(), "blurred": Blurred()}
+
+# Mixed images still show two known things: they are the least OOD-like and count half.
+WEIGHTS: Mapping[str, float] = {"shuffled": 1.0, "mixed": 0.5, "blurred": 1.0}
+
+
+def _resized(images: Tensor, size: tuple[int, ...]) -> Tensor:
+    return F.interpolate(images.float(), size=size, mode="bilinear", align_corners=False).to(images.dtype)
+
+
+class Sample:
+    """At most ``size`` images of a stream: those with the smallest numbers of `draw`, so that `split` chooses them."""
+
+    def __init__(self, seed: int, size: int) -> None:
+        self.size, self._numbers, self._index = size, draw(seed), 0
+        self._kept: list[tuple[float, int, Tensor]] = []  # a heap with the largest number on top
+
+    def add(self, images: Tensor) -> None:
+        for image in images:
+            number = -next(self._numbers)
+            if len(self._kept) < self.size:
+                heapq.heappush(self._kept, (number, self._index, image.clone()))
+            elif number > self._kept[0][0]:
+                heapq.heapreplace(self._kept, (number, self._index, image.clone()))
+            self._index += 1
+
+    def stacked(self, indices: Sequence[int]) -> Tensor | None:
+        """The images of these places in the stream; None where they differ in size."""
+        kept = {index: image for _, index, image in self._kept}
+        images = [kept[index] for index in indices]
+        return torch.stack(images) if len({image.shape for image in images}) == 1 else None

@@ -1,0 +1,1 @@
+"""Pure functions on arrays: sorted activations, quantiles, conformal calibration, the split, metrics."""

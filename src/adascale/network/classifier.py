@@ -1,0 +1,313 @@
+"""Any PyTorch classifier, seen as features -> linear head -> logits. The network is left exactly as it was."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from adascale.core.errors import HeadNotFoundError, InputError
+from adascale.core.types import Head
+from adascale.network.heads import (
+    Call,
+    advice,
+    alike,
+    copied,
+    first_tensor,
+    head_of,
+    kind,
+    matrix_modules,
+    named,
+    own,
+    record,
+    rows,
+    search,
+)
+from adascale.network.running import (
+    Backend,
+    Compiled,
+    at_once,
+    autocast,
+    borrowed,
+    check_precision,
+    likes_channels_last,
+)
+
+
+class Classifier:
+    """A network and its head.
+
+    The head is *the module whose output is the logits*: one forward pass with temporary hooks finds it, and the
+    proof ``W a + b == logits`` is made on that pass. ``head="layer.name"`` overrides the search; then the logits
+    are that layer's output, whatever the network does with them afterwards.
+
+    precision: ``bf16`` or ``fp16`` runs the network under autocast. compiled: True, or a backend, runs its
+    parts through ``torch.compile`` (slow at first). channels_last: the layout of the input; None takes it for
+    convolutional networks on a processor that accept it. docs/speed.md says what each does to time and scores.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        head: str | None = None,
+        *,
+        precision: str | None = None,
+        compiled: bool | Backend = False,
+        channels_last: bool | None = None,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise InputError(f"The model is a {type(model).__name__}; give a torch.nn.Module that returns logits.")
+        if isinstance(model, torch.jit.ScriptModule):
+            raise InputError("A TorchScript module does not let its features be read; give the original network.")
+        self.model = _unwrapped(model)
+        self.head_name = self.asked_for = head
+        self.located = False
+        self.precision, self.compiled, self.channels_last = precision, compiled, channels_last
+        check_precision(precision)
+        self._layout, self._logits_shape = torch.contiguous_format, ()
+        self._head_calls = 0  # at most in one pass so far
+        self._parts: Compiled | None = None
+        self._head: Head | None = None
+        if head is not None and head not in dict(self.model.named_modules()):
+            raise HeadNotFoundError(
+                f"head={head!r} is no module of {kind(self.model)}. {advice(matrix_modules(self.model))}"
+            )
+
+    @property
+    def device(self) -> torch.device:
+        return next(chain(self.model.parameters(), self.model.buffers()), torch.empty(0)).device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        tensors = chain(self.model.parameters(), self.model.buffers())
+        return next((t.dtype for t in tensors if t.is_floating_point()), torch.get_default_dtype())
+
+    @property
+    def head(self) -> Head:
+        """The last linear layer's values as they were when it was located."""
+        if self._head is None:
+            self.adopt(self._name)
+        assert self._head is not None
+        return self._head
+
+    @property
+    def _name(self) -> str:
+        if self.head_name is None:
+            raise HeadNotFoundError("The head is not known yet: call locate(images) with one batch first.")
+        return self.head_name
+
+    def locate(self, images: Tensor) -> Classifier:
+        """Find the head on two of these images (or prove the named one)."""
+        usable = images[images.flatten(1).isfinite().all(1)][:2]
+        if not len(usable):
+            raise InputError("Every image of the first batch holds NaN or infinite values; check the preprocessing.")
+        self._layout = torch.contiguous_format
+        with borrowed(self.model), torch.no_grad(), autocast(self.device, self.precision):
+            calls, output = record(self.model, self.prepare(usable))
+            if self.head_name is None:
+                call = search(calls, output, self.model)
+            else:
+                call = named(self.head_name, calls, self.model)
+            wanted = self.channels_last
+            if wanted is None:
+                wanted = self.device.type == "cpu" and likes_channels_last(self.model)
+            if wanted and usable.ndim == 4 and self._same_with_channels_last(usable, call):
+                self._layout = torch.channels_last
+        self.head_name, self._head, self.located = call.name, copied(head_of(call.module)), True
+        self._head_calls, self._parts = 0, None
+        return self
+
+    def _same_with_channels_last(self, images: Tensor, call: Call) -> bool:
+        """Whether the network takes this layout. Some look at their activations in ways that it does not allow."""
+        twice = images if len(images) > 1 else torch.cat([images, images])
+        try:
+            calls, _ = record(self.model, self.prepare(twice).to(memory_format=torch.channels_last))
+            found = named(call.name, calls, self.model)
+        except Exception as error:
+            if self.channels_last:
+                raise InputError(f"{kind(self.model)} does not take channels_last=True: {error}") from error
+            return False
+        return alike(found.result[: len(images)], call.result)
+
+    def adopt(self, name: str) -> Classifier:
+        """Take this layer as the head as it stands; it is proven on the first batch."""
+        head = head_of(self.model.get_submodule(name))
+        if head is None:
+            raise HeadNotFoundError(
+                f"head={name!r} is a {kind(self.model.get_submodule(name))} without a (classes, features) weight. "
+                f"{advice(matrix_modules(self.model))}"
+            )
+        self.head_name, self._head, self.located = name, copied(head), False
+        return self
+
+    def prepare(self, images: Tensor) -> Tensor:
+        """The images on the network's device and in its precision, as a copy that it may write into."""
+        if not images.is_floating_point():
+            raise InputError(
+                f"The images are {images.dtype}; the network needs the normalised floats it was trained on. "
+                "Apply its preprocessing first (adascale.Preprocess does it for files and arrays)."
+            )
+        layout = self._layout if images.ndim == 4 else torch.preserve_format
+        upward = images.device.type == "cpu" and self.device.type == "cuda"
+        return images.detach().to(self.device, self.dtype, non_blocking=upward, copy=True, memory_format=layout)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """``(features, logits)`` without any gradient."""
+        with self.ready(), torch.inference_mode():
+            parts = [self._run(part) for part in self._pieces(images)]
+        features, logits = (_joined(column) for column in zip(*parts, strict=True))
+        return features, logits
+
+    def features(self, images: Tensor) -> Tensor:
+        """The features alone: the head is not computed."""
+        with self.ready(), torch.inference_mode():
+            return _joined([self._run_to_the_head(part) for part in self._pieces(images)])
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """The network as it has to be for a pass. Several passes within cost this once."""
+        if self.compiled and self._parts is None:
+            backend: Backend = "inductor" if isinstance(self.compiled, bool) else self.compiled
+            self._parts = Compiled(self.model, self._name, backend)
+        compiled = self._parts.active() if self._parts is not None else nullcontext()
+        with borrowed(self.model), autocast(self.device, self.precision), compiled:
+            yield
+
+    def _pieces(self, images: Tensor) -> tuple[Tensor, ...]:
+        ready = self.prepare(images)
+        return torch.split(ready, at_once(ready, self.model))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without compiled parts, which belong to the original's modules."""
+        return {**vars(self), "_parts": None}
+
+    def forward_with_gradients(
+        self, images: Tensor, temperatures: Sequence[float | None] = (None,)
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """``(features, logits, gradients)``: one pass, then one input gradient for each objective.
+
+        None stands for ``d z[y_pred] / d x``, a temperature ``T`` for the gradient of the cross-entropy of ``z / T``
+        against ``y_pred``. No parameter gradient is computed.
+        """
+        with self.ready(), torch.inference_mode(False), torch.enable_grad():
+            parts = [self._with_gradients(part, temperatures) for part in self._pieces(images)]
+        features, logits, *gradients = (_joined(column) for column in zip(*parts, strict=True))
+        return features, logits, gradients
+
+    def _with_gradients(self, images: Tensor, temperatures: Sequence[float | None]) -> tuple[Tensor, ...]:
+        leaf = images.detach().requires_grad_()
+        features, logits = self._run(leaf.clone())
+        if not logits.requires_grad:
+            raise InputError(
+                f"{kind(self.model)} blocks gradients from its logits to its input (no_grad or detach inside); "
+                "use pixels='random', which needs none."
+            )
+        gradients = [
+            torch.autograd.grad(_objective(logits, t), leaf, retain_graph=i + 1 < len(temperatures))[0]
+            for i, t in enumerate(temperatures)
+        ]
+        return features.detach(), logits.detach(), *gradients
+
+    def fingerprint(self) -> str:
+        """A hash of every parameter and buffer and of the kinds of modules."""
+        kinds = [f"{name} {kind(module)}" for name, module in self.model.named_modules() if name]
+        digest = hashlib.sha256("\n".join(kinds).encode())
+        for name, tensor in sorted(chain(self.model.named_parameters(), self.model.named_buffers())):
+            raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(raw.numpy().data)
+        return digest.hexdigest()
+
+    def code(self) -> str:
+        """A hash of how the network computes: every module's settings, and the source files of those of one's own."""
+        texts = [f"{name} {kind(module)}({module.extra_repr()})" for name, module in self.model.named_modules()]
+        texts.append(f"{self.precision} {self.compiled} {self.channels_last} {likes_channels_last(self.model)}")
+        files = {inspect.getsourcefile(cls) for cls in {type(m) for m in self.model.modules()} if _is_own(cls)}
+        digest = hashlib.sha256("\n".join([str(torch.__version__), *texts]).encode("utf8", "surrogateescape"))
+        for file in sorted(filter(None, files)):
+            digest.update(Path(file).read_bytes())
+        return digest.hexdigest()
+
+    def _run(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        module, seen = self.model.get_submodule(self._name), list[tuple[Any, Any]]()
+
+        def keep(_: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+            seen.append((first_tensor(args, kwargs), own(result)))
+
+        handle = module.register_forward_hook(keep, with_kwargs=True)
+        try:
+            self.model(images)
+        finally:
+            handle.remove()
+        if not seen:
+            raise InputError(f"The network never called its head {self.head_name!r} for this input.")
+        features, logits = (self._rows(value, len(images)) for value in seen[-1])
+        self._head_calls, self._logits_shape = max(self._head_calls, len(seen)), tuple(seen[-1][1].shape[1:])
+        return features, logits
+
+    def _run_to_the_head(self, images: Tensor) -> Tensor:
+        """The head is not computed: it keeps what it is given and answers with zeros, which nobody reads."""
+        if self._head_calls != 1:  # which of its calls is the last shows only at the end
+            return self._run(images)[0]
+        module, seen = self.model.get_submodule(self._name), list[Any]()
+
+        def keep(*args: Any, **kwargs: Any) -> Tensor:
+            given = first_tensor(args, kwargs)
+            seen.append(given)
+            zeros: Tensor = given.new_zeros(len(given), *self._logits_shape)
+            return zeros
+
+        own_forward = vars(module).get("forward")
+        module.forward = keep
+        try:
+            self.model(images)
+        finally:
+            del module.forward
+            if own_forward is not None:
+                module.forward = own_forward
+        return self._rows(seen[0], len(images)) if len(seen) == 1 else self._run(images)[0]
+
+    def _rows(self, value: Any, count: int) -> Tensor:
+        found = rows(value, count)
+        if found is None:
+            raise InputError(f"The head {self.head_name!r} did not see one feature vector for each image of the batch.")
+        return found
+
+
+def _is_own(cls: type) -> bool:
+    """Whether a class comes from a file that its user may edit, not from an installed package."""
+    try:
+        file = inspect.getsourcefile(cls)
+    except (TypeError, OSError):  # built in, or typed into a shell
+        return False
+    return file is not None and Path(file).is_file() and "site-packages" not in Path(file).parts
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def _objective(logits: Tensor, temperature: float | None) -> Tensor:
+    if temperature is None:
+        return logits.max(1).values.sum()
+    # Times T, in at least float32: the signs stay, but the gradient does not vanish in half precision.
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return -temperature * (exact / temperature).log_softmax(1).max(1).values.sum()
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """The network inside DataParallel, DistributedDataParallel and torch.compile."""
+    while True:
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        else:
+            return model

@@ -1,0 +1,224 @@
+"""Networks by a short text: ``torchvision:NAME``, ``timm:NAME``, ``hf:DIR_OR_ID``, ``adascale:NAME``,
+``path/to/file.py:factory``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from adascale.core.errors import AdascaleError, InputError
+from adascale.core.extras import optional
+from adascale.images.preprocess import Preprocess
+from adascale.network import cifar as networks
+from adascale.network import digits
+
+FORMS = "torchvision:NAME, timm:NAME, hf:DIR_OR_ID, adascale:NAME or path/to/file.py:factory"
+
+
+def load_network(spec: str, weights: str | Path | None = None) -> tuple[nn.Module, Preprocess | None]:
+    """The network in evaluation mode and its own preprocessing (None where its source does not say).
+
+    ``weights``: a .safetensors file, or a .pth/.pt state dict, which is read with ``weights_only``. Without it
+    torchvision, timm and Hugging Face fetch their pretrained weights. ``adascale:wrn-28-10``, ``densenet-100-12`` and
+    ``resnet-18`` are networks for CIFAR, whose weights ``adascale train`` makes. ``digits`` is the small network of the
+    suite of that name, trained on the spot (some seconds).
+    """
+    state = read_weights(weights) if weights is not None else None
+    if spec == "digits":
+        return _with_state(digits.trained(), state).eval(), Preprocess(**digits.PREPROCESS)
+    source, _, name = spec.partition(":")
+    loaders = {"torchvision": _torchvision, "timm": _timm, "hf": _huggingface, "adascale": _own}
+    file, _, factory = spec.rpartition(":")
+    if not name or (source not in loaders and not file.endswith(".py")):
+        raise InputError(f"The network {spec!r} has none of the forms {FORMS}.")
+    try:
+        if source in loaders:
+            model, preprocess = loaders[source](name, state)
+        else:
+            model, preprocess = _factory(Path(file), factory, state)
+    except AdascaleError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(f"The network {spec} could not be made: {type(error).__name__}: {reason}") from error
+    return model.eval(), preprocess
+
+
+def new_network(spec: str, classes: int, width: float = 1.0) -> tuple[nn.Module, Preprocess | None]:
+    """The network with random weights and so many classes, to be trained; ``path/to/file.py:factory`` as it makes it.
+
+    ``width`` scales the channels of ``adascale:`` networks.
+    """
+    source, _, name = spec.partition(":")
+    if width != 1 and source != "adascale":
+        raise InputError(f"width {width} for {spec}; only the networks of adascale: come in several widths.")
+    if source == "adascale":
+        return networks.make(name, classes, width), networks.CIFAR
+    if source == "torchvision":
+        return _torchvision(name, None, classes)
+    if source == "timm":
+        return _timm(name, None, classes)
+    if source == "hf":
+        raise InputError(f"{spec} can only be trained further: start from its weights with --init pretrained.")
+    return load_network(spec)
+
+
+def read_weights(path: str | Path) -> dict[str, Tensor]:
+    """A state dict from disk; wrappers such as ``{"state_dict": ...}`` and ``module.`` prefixes are removed."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"There is no weights file {path}.")
+    try:
+        if path.suffix == ".safetensors":
+            state: Any = load_file(path)
+        else:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # garbage makes the readers raise almost anything
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{path} cannot be read as weights: {reason}. It must be .safetensors, or a state dict saved by torch.save."
+        ) from error
+    for key in ("state_dict", "model_state_dict", "model"):
+        if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
+            state = state[key]
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise InputError(f"{path} holds no state dict (a mapping from names to tensors).")
+    prefix = "module." if all(key.startswith("module.") for key in state) else ""
+    return {key.removeprefix(prefix): value for key, value in state.items()}
+
+
+def _own(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
+    networks.known(name)
+    if state is None:
+        raise InputError(f"adascale:{name} comes without weights; pass --weights (adascale train makes them).")
+    return networks.made_for(name, state), networks.CIFAR
+
+
+def _torchvision(
+    name: str, state: dict[str, Tensor] | None, new_classes: int | None = None
+) -> tuple[nn.Module, Preprocess | None]:
+    models = optional("torchvision.models", "torchvision")
+    if name not in models.list_models(module=models):
+        raise InputError(f"torchvision has no classifier {name!r}; see torchvision.models.list_models().")
+    presets = models.get_model_weights(name).DEFAULT.transforms()
+    with torch.device("meta"):
+        classes = _classes(models.get_model(name, weights=None), state, new_classes)
+    fetched = "DEFAULT" if state is None and new_classes is None else None
+    model = models.get_model(name, weights=fetched, **classes)
+    preprocess = Preprocess(
+        size=presets.resize_size[0],
+        crop=presets.crop_size[0],
+        mean=tuple(presets.mean),
+        std=tuple(presets.std),
+        interpolation=presets.interpolation.value,
+    )
+    return _with_state(model, state), preprocess
+
+
+def _timm(
+    name: str, state: dict[str, Tensor] | None, new_classes: int | None = None
+) -> tuple[nn.Module, Preprocess | None]:
+    timm = optional("timm", "timm")
+    with torch.device("meta"):
+        classes = _classes(timm.create_model(name), state, new_classes)
+    model = timm.create_model(name, pretrained=state is None and new_classes is None, **classes)
+    config = timm.data.resolve_model_data_config(model)
+    height, width = config["input_size"][1:]
+    scaled = (int(height / config["crop_pct"]), int(width / config["crop_pct"]))
+    squash = config["crop_mode"] == "squash" or height != width
+    preprocess = Preprocess(
+        size=scaled if squash else scaled[0],
+        crop=(height, width),
+        mean=tuple(config["mean"]),
+        std=tuple(config["std"]),
+        interpolation=config["interpolation"],
+    )
+    return _with_state(model, state), preprocess
+
+
+def _huggingface(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
+    optional("torchvision", "torchvision")  # its image processors need it, and it may need our help to import
+    transformers = optional("transformers", "huggingface")
+    if state is None:
+        model = transformers.AutoModelForImageClassification.from_pretrained(name)
+    else:
+        config = transformers.AutoConfig.from_pretrained(name)
+        model = _with_state(transformers.AutoModelForImageClassification.from_config(config), state)
+    return model, from_huggingface(transformers.AutoImageProcessor.from_pretrained(name).to_dict())
+
+
+def from_huggingface(config: Mapping[str, Any]) -> Preprocess | None:
+    """A Hugging Face image processor's settings in our terms; None where they cannot be said in them."""
+    size, crop = config.get("size") or {}, config.get("crop_size") or {}
+    if not config.get("do_normalize", True) or not config.get("do_rescale", True) or not config.get("do_resize", True):
+        return None
+    target: int | tuple[int, int] | None = size.get("shortest_edge")
+    if "height" in size:
+        target = (size["height"], size["width"])
+    cropped: int | tuple[int, int] | None = (crop["height"], crop["width"]) if config.get("do_center_crop") else None
+    share = config.get("crop_pct")
+    if share and isinstance(target, int):  # ConvNeXt: resize to side / crop_pct, then crop; squash from 384 on
+        cropped, target = (target, int(target / share)) if target < 384 else (None, (target, target))
+    if target is None:
+        return None
+    return Preprocess(
+        size=target,
+        crop=cropped if cropped is not None or not isinstance(target, int) else target,
+        mean=tuple(config["image_mean"]),
+        std=tuple(config["image_std"]),
+        interpolation=_PIL_FILTERS[int(config.get("resample", 2))],
+    )
+
+
+_PIL_FILTERS: tuple[Any, ...] = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
+
+
+def _factory(path: Path, name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
+    """``name`` of the Python file ``path``: an nn.Module, or a callable that makes one.
+
+    The file may say how its networks want their images: ``PREPROCESS = {"size": ..., "crop": ..., "mean": ...,
+    "std": ...}``, or one such dict for each name.
+    """
+    if not path.is_file():
+        raise InputError(f"There is no Python file {path}; a network is given as {FORMS}.")
+    module_spec = importlib.util.spec_from_file_location(f"adascale_network_{path.stem}", path)
+    if module_spec is None or module_spec.loader is None:
+        raise InputError(f"{path} is not a Python file; a network is given as {FORMS}.")
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[module_spec.name] = module  # dataclasses and pickled references inside the file look here
+    sys.path.insert(0, str(path.parent.resolve()))  # as for a script: the files beside it can be imported
+    try:
+        module_spec.loader.exec_module(module)
+        made = getattr(module, name, None)
+        model = made() if callable(made) and not isinstance(made, nn.Module) else made
+    finally:
+        sys.path.remove(str(path.parent.resolve()))
+    if not isinstance(model, nn.Module):
+        raise InputError(f"{path} has no {name!r} that is, or makes, a torch.nn.Module.")
+    described = getattr(module, "PREPROCESS", {})
+    described = described.get(name, described) if isinstance(described, Mapping) else {}
+    return _with_state(model, state), Preprocess(**described) if "mean" in described else None
+
+
+def _classes(sample: nn.Module, state: dict[str, Tensor] | None, new: int | None) -> dict[str, int]:
+    """The number of classes asked for, or that of fine-tuned weights: the rows of the network's last matrix."""
+    if new is not None:
+        return {"num_classes": new}
+    matrices = [name for name, tensor in sample.named_parameters() if tensor.ndim == 2 and name.endswith("weight")]
+    if state is None or not matrices or matrices[-1] not in state:
+        return {}
+    return {"num_classes": len(state[matrices[-1]])}
+
+
+def _with_state(model: nn.Module, state: dict[str, Tensor] | None) -> nn.Module:
+    if state is not None:
+        model.load_state_dict(state)
+    return model

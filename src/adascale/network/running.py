@@ -1,0 +1,163 @@
+"""How a network is run: in the layout, pieces and precision that are fast, and given back exactly as it was."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from adascale.core.errors import InputError
+
+PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+# On a processor more images at once are slower: their activations leave the caches, and the memory allocator gives
+# large blocks back after every layer.
+_FEWEST_AT_ONCE = 16
+_VALUES_AT_ONCE = 2**17
+
+
+def at_once(images: Tensor, model: nn.Module) -> int:
+    """How many of these images go through a network together: all where they share statistics, or on a GPU."""
+    norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
+    if images.device.type != "cpu" or any(norm.running_mean is None for norm in norms):
+        return max(1, len(images))
+    return max(_FEWEST_AT_ONCE, _VALUES_AT_ONCE // max(1, images[:1].numel()))
+
+
+def likes_channels_last(model: nn.Module) -> bool:
+    """Whether it is convolutional: such networks take less time on a processor with the channels last."""
+    kinds = [type(module) for module in model.modules()]
+    return kinds.count(nn.Conv2d) >= max(1, kinds.count(nn.Linear))
+
+
+def check_precision(precision: str | None) -> None:
+    if precision is not None and precision not in PRECISIONS:
+        raise InputError(f"precision={precision!r}; choose {' or '.join(PRECISIONS)}, or leave it out.")
+
+
+def autocast(device: torch.device, precision: str | None) -> AbstractContextManager[Any]:
+    """Matrix products and convolutions in this precision; None leaves the network's own."""
+    if precision is None:
+        return nullcontext()
+    return torch.autocast(device.type, PRECISIONS[precision])
+
+
+Backend = str | Callable[..., Any]
+
+
+class Compiled:
+    """The largest parts of a network that do not contain its head, compiled. The head stays within reach of hooks."""
+
+    def __init__(self, model: nn.Module, head: str, backend: Backend) -> None:
+        parts = _parts(model, model.get_submodule(head))
+        self._calls = {part: torch.compile(_called(part), backend=backend) for part in parts}
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        before = {part: part._compiled_call_impl for part in self._calls}
+        try:
+            for part, call in self._calls.items():
+                part._compiled_call_impl = call
+            yield
+        finally:
+            for part, old in before.items():
+                part._compiled_call_impl = old
+                if old is None:
+                    del part._compiled_call_impl  # the class has one
+
+
+def _called(part: nn.Module) -> Callable[..., Any]:
+    """A call of this part in a function with a code object of its own.
+
+    The compiler passes over torch's own frames, and counts its recompilations by code object.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return part._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+    call.__code__ = call.__code__.replace(co_name=f"call_{type(part).__name__}")
+    return call
+
+
+def _parts(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        callable_ = type(child).forward is not nn.Module.forward and any(True for _ in child.parameters())
+        if not any(part is head for part in child.modules()) and callable_:
+            yield child
+        elif child is not head:
+            yield from _parts(child, head)
+
+
+class _Loan:
+    def __init__(self) -> None:
+        self.lock, self.depth = threading.RLock(), 0
+
+
+_LOANS: WeakKeyDictionary[nn.Module, _Loan] = WeakKeyDictionary()
+_LOANS_GUARD = threading.Lock()
+
+
+@contextmanager
+def borrowed(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode and frozen parameters for the duration; every flag is put back, whatever happens.
+
+    One thread at a time; a loan within a loan costs nothing.
+    """
+    with _LOANS_GUARD:
+        loan = _LOANS.setdefault(model, _Loan())
+    with loan.lock:
+        loan.depth += 1
+        try:
+            if loan.depth > 1:
+                yield
+            else:
+                with _frozen(model), _eager(model):
+                    yield
+        finally:
+            loan.depth -= 1
+
+
+@contextmanager
+def _frozen(model: nn.Module) -> Iterator[None]:
+    modules = list(model.modules())
+    training = [module for module in modules if module.training]
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    attributes = [(space, dict(space)) for module in modules for space in (vars(module), module._buffers)]
+    try:
+        for module in training:
+            module.training = False
+        for parameter in trainable:
+            parameter.requires_grad_(False)
+        yield
+    finally:
+        for module in training:
+            module.training = True
+        for parameter in trainable:
+            parameter.requires_grad_(True)
+        for space, before in attributes:
+            _put_back_tensors(space, before)
+
+
+def _put_back_tensors(space: dict[str, Any], before: dict[str, Any]) -> None:
+    """Tensors that the pass left on a module (lazy caches, recomputed weights) go; what was there comes back.
+
+    They were made without gradients, or in inference mode, where training could not use them.
+    """
+    for name in {*space, *before}:
+        new, old = space.get(name), before.get(name)
+        if new is not old and (isinstance(new, Tensor) or isinstance(old, Tensor)):
+            if name in before:
+                space[name] = old
+            else:
+                del space[name]
+
+
+def _eager(model: nn.Module) -> Any:
+    """Hooks do not reach into compiled code, so networks compiled in place run eagerly meanwhile."""
+    compiled = any(getattr(m, "_compiled_call_impl", None) or hasattr(m, "_orig_mod") for m in model.modules())
+    stance = getattr(torch.compiler, "set_stance", None)
+    return stance("force_eager") if compiled and stance is not None else nullcontext()

@@ -1,0 +1,60 @@
+"""Trained networks that belong together, such as one recipe's seeds: ``networks.json`` in their folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from adascale.core.errors import InputError
+
+NAME = "networks.json"
+_FORMAT = {"format": "adascale-networks", "format_version": 1}
+
+
+class Registered(NamedTuple):
+    """A network as ``load_network(model, weights)`` takes it, and what training knows about it."""
+
+    name: str
+    model: str
+    weights: Path
+    about: Mapping[str, Any]
+
+
+def register(folder: Path, networks: Sequence[Registered]) -> Path:
+    """Write the folder's ``networks.json``; weights are named relative to it. Others that it lists stay."""
+    path, temporary = folder / NAME, folder / f".{NAME}.part"
+    names = {network.name for network in networks}
+    known = registered(path) if path.is_file() else []
+    others = [network for network in known if network.name not in names and network.weights.is_file()]
+    entries = [
+        {"name": n.name, "model": n.model, "weights": os.path.relpath(n.weights, folder), **n.about}
+        for n in sorted((*others, *networks), key=lambda network: (len(network.name), network.name))
+    ]
+    temporary.write_text(json.dumps({**_FORMAT, "networks": entries}, indent=1) + "\n", "utf8")
+    os.replace(temporary, path)
+    return path
+
+
+def registered(path: str | Path) -> list[Registered]:
+    """The networks of a folder, or of its ``networks.json``."""
+    path = Path(path) / NAME if Path(path).is_dir() else Path(path)
+    if not path.is_file():
+        raise InputError(f"There is no file {path}; adascale train writes one beside the weights.")
+    try:
+        content = json.loads(path.read_text("utf8"))
+        if any(content.get(key) != value for key, value in _FORMAT.items()):
+            raise ValueError("another format")
+        return [
+            Registered(
+                entry["name"],
+                entry["model"],
+                path.parent / entry["weights"],
+                {key: value for key, value in entry.items() if key not in Registered._fields},
+            )
+            for entry in content["networks"]
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is no list of networks written by adascale train ({error}).") from error

@@ -1,0 +1,1 @@
+"""Documents: tables and charts for the terminal, CSV, Markdown, LaTeX and HTML."""

@@ -1,0 +1,1 @@
+"""Training of the networks of the paper, ISH and adversarial training."""

@@ -1,0 +1,321 @@
+"""The report and its plots: what is on the page, that it is safe, and that a real browser shows it."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from adascale import metrics
+from adascale.bench import plots
+from adascale.bench.page import page, write_report
+from adascale.bench.results import Example, Kind, Run
+from adascale.core.errors import InputError
+from adascale.report.charts import ID_COLOUR, INK, inline_svg, label, limits, printable, render, styles
+from adascale.report.html import DASH, Cell, Column, table
+from tests.browser import ask, needs_browser, screenshot
+from tests.made_up_run import METHODS, SETS, made_up_run
+
+NASTY = "<script>alert('&\"')</script>"
+FEW: dict[str, Kind] = {"digits": "id", "shifted digits": "shifted", "letters": "near", "noise": "far"}
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return made_up_run(images=300)
+
+
+@pytest.fixture(scope="module")
+def text(run: Run) -> str:
+    return page(run)
+
+
+@pytest.fixture(scope="module")
+def two() -> Run:
+    return made_up_run(("one", "two"), METHODS[:3], FEW, images=60, full=False, profiles=False)
+
+
+def changed(run: Run, **values: object) -> Run:
+    """The run with its first network changed."""
+    return dataclasses.replace(run, models=[dataclasses.replace(run.models[0], **values), *run.models[1:]])  # type: ignore[arg-type]
+
+
+def small(**options: object) -> Run:
+    return made_up_run(methods=METHODS[:2], sets=FEW, images=40, **options)  # type: ignore[arg-type]
+
+
+def cells(text: str) -> list[list[str]]:
+    """The rows of the first table of the text, as what one reads."""
+    body = re.search(r"<tbody>(.*?)</tbody>", text, re.DOTALL)
+    assert body
+    rows = re.findall(r"<tr>(.*?)</tr>", body[1], re.DOTALL)
+    return [
+        [html.unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)] for row in rows
+    ]
+
+
+def test_every_figure_of_every_row_is_there(run: Run, text: str) -> None:
+    plain = re.sub("<[^>]*>", " ", text)
+    for row in run.rows:
+        for share in (row.auroc, row.fpr95, row.fpr95_id):
+            assert f" {100 * share:.2f} " in plain
+        if row.low is not None and row.high is not None:
+            assert f"{100 * row.low:.2f}{DASH}{100 * row.high:.2f}" in plain
+    for part in ("76.13 %", "torchvision:resnet50", "needs training images with labels", "cannot identify image file"):
+        assert part in plain
+
+
+def test_summary_has_near_far_and_the_full_spectrum(run: Run, text: str) -> None:
+    assert re.findall(r'class="group">([^<]*)<', text)[:4] == [
+        "Near-OOD", "Far-OOD", "Near-OOD, full spectrum", "Far-OOD, full spectrum",
+    ]  # fmt: skip
+    lines = cells(text)
+    assert [line[0] for line in lines] == list(METHODS)
+    found = {(row.method, row.dataset, row.spectrum): row for row in run.rows}
+    for line in lines:
+        far = found[line[0], "farood", "full"]
+        assert line[10:] == [f"{100 * share:.2f}" for share in (far.fpr95, far.auroc, far.fpr95_id)]
+
+
+def test_best_and_second_are_marked_as_printed() -> None:
+    values = [0.5, 0.90001, 0.90002, 0.7, None]
+    rows = [[Cell(f"m{place}", f"m{place}"), Cell("x", value)] for place, value in enumerate(values)]
+    marks = re.findall(r'<td(?: class="([^"]*)")?', table("t", [Column("m"), Column("v", good="high")], rows))
+    assert marks == ["number", "best number", "best number", "second number", "number"]
+    low = table("t", [Column("m"), Column("v", good="low")], rows)
+    assert re.findall(r'class="(best|second) number" data-value="([^"]*)"', low) == [("best", "0.5"), ("second", "0.7")]
+    grouped = table("t", [Column("m"), Column("v", good="high")], rows[:4], groups=["a", "a", "b", "b"])
+    assert grouped.count('"best number"') == grouped.count('"second number"') == 2
+
+
+def test_several_networks_have_mean_and_deviation(two: Run) -> None:
+    text = page(two)
+    aurocs = [row.auroc for row in two.rows if row.method == "msp" and row.dataset == "nearood"]
+    assert f"{100 * np.mean(aurocs):.2f} ± {100 * np.std(aurocs, ddof=1):.2f}" in [line[2] for line in cells(text)]
+    assert text.count('class="network"') == 2
+    ids = re.findall(r' id="([^"]*)"', text)
+    assert ids
+    assert len(ids) == len(set(ids))
+    assert {found for found in re.findall(r"url\(#([^)]*)\)", text)} <= set(ids)
+
+
+def test_a_method_missing_on_a_network_is_not_ranked(two: Run) -> None:
+    rows = [row for row in two.rows if (row.model, row.method) != ("two", "adascale_a")]
+    models = [dataclasses.replace(model, scores={}) for model in two.models]
+    text = page(dataclasses.replace(two, rows=rows, models=models))
+    first = re.search(r"<tbody>\n(<tr>.*?</tr>)", text)
+    assert first
+    assert "1 of 2 networks" in first[1]
+    assert "best" not in first[1]
+
+
+def test_parts_that_do_not_exist_are_not_shown(text: str) -> None:
+    bare = changed(small(profiles=False, labels=False, full=False), examples={}, left_out={})
+    other = page(bare)
+    for part in ("Inside adascale_a", "The hardest images", "Methods that could not be fitted", "full spectrum)"):
+        assert part in text
+        assert part not in other
+    assert "no labels" in other
+
+
+def test_everything_is_escaped() -> None:
+    sets: dict[str, Kind] = {f"id {NASTY}": "id", f"near {NASTY}": "near", f"_far $x^2$ {NASTY}": "far"}
+    run = made_up_run((f"net {NASTY}",), (f"method {NASTY}", "msp"), sets, 30, full=False)
+    names = (
+        NASTY,
+        "\udcff\udc80.png",
+        "a\x00\x1b[31mb\n.png",
+        "<!--",
+        "猫/\N{RIGHT-TO-LEFT OVERRIDE}gnp.png",
+        "x" * 300,
+    )
+    pictures = [Example(NASTY, name, -1.0, 3, Image.new("RGB", (9, 9))) for name in names]
+    run = changed(run, examples={"ood": pictures}, left_out={NASTY: NASTY})
+    run = dataclasses.replace(run, suite=NASTY, reproduce={NASTY: [NASTY, Path("/x"), "\udcff"]})
+    text = page(run)
+    text.encode()
+    assert NASTY not in text
+    assert text.count("<script>") == text.count("</script>") == 1
+    for part in (html.escape(NASTY), r"\udcff\udc80.png", r"a\x00\x1b[31mb\n.png", "猫", r"\u202e", "&lt;!--"):
+        assert part in text
+    assert "x" * 300 in text, "in the title"
+
+
+def test_nothing_is_loaded_and_the_page_is_small(run: Run, text: str) -> None:
+    rows = [dataclasses.replace(row, method=f"{row.method} {turn}") for turn in range(6) for row in run.rows]
+    tables = page(changed(dataclasses.replace(run, rows=rows), scores={}, profiles={}))
+    assert tables.count('<th scope="row"') > 33 * 6
+    assert len(text.encode()) + len(tables.encode()) < 1.5e6
+    assert not re.search(r"https?://|@import|url\((?!#)", text)
+    addresses = re.findall(r'(?:src|href)="([^"]*)"', text)
+    assert all(address.startswith(("data:", "#")) for address in addresses)
+
+
+def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("a.html", "deep/b.html"):
+        write_report(small(profiles=False), tmp_path / name)
+    assert (tmp_path / "a.html").read_bytes() == (tmp_path / "deep" / "b.html").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.html", "deep"]
+
+
+def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.html").write_text("before")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        write_report(small(profiles=False), tmp_path / "a.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+    assert (tmp_path / "a.html").read_text() == "before"
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "1", "CMYK", "LA", "I", "F"])
+def test_pictures_of_any_mode_become_thumbnails(mode: str, run: Run) -> None:
+    example = Example("noise", "a.png", 0.5, 1, Image.new(mode, (400, 3)))
+    text = page(changed(dataclasses.replace(run, rows=[]), examples={"id": [example]}, scores={}, profiles={}))
+    assert "data:image/jpeg;base64," in text
+
+
+def test_all_plots_are_saved_the_same_each_time(tmp_path: Path) -> None:
+    run = small()
+    twin = dataclasses.replace(run, models=[run.models[0], dataclasses.replace(run.models[0], profiles={})])
+    written = plots.save_all(twin, tmp_path / "a", ["svg"])
+    assert len(written) == len(set(written)) == 7 + 2
+    again = plots.save_all(run, tmp_path / "b", ["svg"])
+    assert all(path.read_bytes() == (tmp_path / "a" / path.name).read_bytes() for path in again)
+    for svg in (path.read_text() for path in written):
+        assert len(svg) < 250_000
+        assert "date" not in svg
+
+
+def test_plots_are_saved_as_pictures(tmp_path: Path) -> None:
+    for path in plots.save_all(small(profiles=False), tmp_path):
+        if path.suffix == ".png":
+            assert np.asarray(Image.open(path).convert("L")).std() > 5
+    with pytest.raises(InputError, match="among png, svg, pdf"):
+        plots.save_all(small(), tmp_path / "c", ["bmp"])
+    assert not (tmp_path / "c").exists()
+
+
+def test_roc_is_thinned_without_being_changed() -> None:
+    run = made_up_run(methods=["msp"], images=3000, profiles=False).models[0]
+    lines = plots.roc_curves(run, ["msp"]).axes[0].lines[:5]
+    for line, name in zip(lines, list(SETS)[2:], strict=True):
+        x, y = map(np.asarray, line.get_data())
+        assert len(x) <= 200
+        assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
+        exact = metrics.auroc(run.scores["msp"]["imagenet_200"], run.scores["msp"][name])
+        assert np.trapezoid(y, x) == pytest.approx(exact, abs=2e-3)
+
+
+def test_colours_are_the_same_everywhere() -> None:
+    look = styles(SETS)
+    assert look["imagenet_200"].colour == ID_COLOUR
+    assert len(set(look.values())) == len(SETS)
+    assert look == styles(dict(reversed(SETS.items()))) | look
+    many: dict[str, Kind] = {"id": "id", **{f"set {place}": "far" for place in range(15)}}
+    assert len(set(styles(many).values())) == 16
+
+
+def test_names_and_limits_of_plots() -> None:
+    assert label("a$b$") == r"a\$b\$"
+    assert len(label("x" * 99)) == 30
+    assert label("a" * 20 + "b" * 20, 7) == "aaa…bbb"
+    assert printable("ä\t") == r"ä\t"
+    assert limits([torch.full((5,), 2.0)]) == (1.5, 2.5)
+    assert limits([torch.tensor([torch.nan, torch.inf])]) == (0, 1)
+    values = torch.cat([torch.linspace(0, 1, 1000), torch.tensor([1e9])])
+    assert limits([values])[1] < 1.01
+
+
+def test_wrong_calls_of_plots_are_told(run: Run) -> None:
+    model = run.models[0]
+    with pytest.raises(InputError, match="no scores of 'nothing'"):
+        plots.histograms(model, ["nothing"])
+    with pytest.raises(InputError, match="nothing to draw"):
+        plots.histograms(model, ["msp"], [])
+    with pytest.raises(InputError, match="ID and at least one other set"):
+        plots.q_ratios({"ninco": model.profiles["ninco"]}, SETS)
+
+
+def test_inline_plots_take_the_colour_of_the_page(run: Run) -> None:
+    figure = plots.q_ratios(run.models[0].profiles, SETS)
+    assert INK in render(figure, "svg").decode()
+    svg = inline_svg(figure, "z-", "all")
+    assert INK not in svg
+    assert ID_COLOUR not in svg
+    assert "currentColor" in svg
+    assert svg.startswith("<svg viewBox=")
+    assert "<style" not in svg
+
+
+SORT = """
+const table = document.querySelector("table");
+const column = (place) => [...table.tBodies[0].rows].map((row) => row.cells[place].textContent);
+function look() {
+  const button = table.querySelectorAll("thead button")[PLACE];
+  const head = button.closest("th"), found = [[head.ariaSort, column(0), column(PLACE)]];
+  for (let turn = 0; turn < 2; turn++) { button.click(); found.push([head.ariaSort, column(0), column(PLACE)]); }
+  return {found, sorted: document.querySelectorAll('[aria-sort]:not([aria-sort="none"])').length};
+}"""
+MEASURE = """function look() {
+  for (const part of document.querySelectorAll("details")) part.open = true;
+  const wide = [...document.querySelectorAll("main *")].filter((part) => !part.closest(".scroll, svg")
+    && part.getBoundingClientRect().right > innerWidth + 1).map((part) => part.outerHTML.slice(0, 80));
+  return {scroll: document.documentElement.scrollWidth, wide, svgs: document.querySelectorAll("svg").length,
+    images: [...document.images].every((image) => image.complete && image.naturalWidth > 0)};
+}"""
+
+
+@needs_browser
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_browser_sorts_by_the_heading_pressed(place: int, tmp_path: Path) -> None:
+    run = made_up_run(images=30, sets=FEW, profiles=False, methods=[*METHODS, "10", "9"])
+    rows = [dataclasses.replace(row, fpr95=1.0) if row.method == "knn" else row for row in run.rows]
+    rows = [dataclasses.replace(row, fpr95=0.05) if row.method == "ebo" else row for row in rows]  # 5 < 100, as numbers
+    told = ask(
+        page(dataclasses.replace(changed(run, scores={}), rows=rows)), SORT.replace("PLACE", str(place)), tmp_path
+    )
+    assert told["errors"] == []
+    assert told["answer"]["sorted"] == 1
+    (before, names, values), *after = told["answer"]["found"]
+    assert before == "none"
+    assert names == [*METHODS, "10", "9"]
+    good = "descending" if place == 2 else "ascending"  # AUROC: the highest first
+    bad = "ascending" if place == 2 else "descending"
+    assert [order for order, _, _ in after] == [good, bad]
+    wanted = sorted(values, key=str if place == 0 else float, reverse=place == 2)
+    assert [value for _, _, value in after] == [
+        wanted,
+        sorted(values, key=str if place == 0 else float, reverse=place != 2),
+    ]
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [320, 390, 1280])
+def test_a_browser_shows_all_and_never_scrolls_sideways(width: int, text: str, tmp_path: Path) -> None:
+    told = ask(text, MEASURE, tmp_path, width)
+    assert told["width"] == width
+    assert told["errors"] == []
+    answer = told["answer"]
+    assert answer["scroll"] <= width
+    assert answer["wide"] == []
+    assert answer["images"]
+    assert answer["svgs"] == text.count("<svg ")
+
+
+@needs_browser
+def test_screenshots_are_light_and_dark(text: str, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text(text)
+    levels = {}
+    for name, scheme in (("light", 1), ("dark", 0)):
+        picture = tmp_path / f"{name}.png"
+        screenshot(tmp_path / "report.html", picture, f"--blink-settings=preferredColorScheme={scheme}")
+        pixels = np.asarray(Image.open(picture).convert("L"), dtype=float)
+        assert pixels.std() > 10, "not blank"
+        levels[name] = float(np.median(pixels))
+    assert levels["light"] > 200 > 60 > levels["dark"]

@@ -1,0 +1,257 @@
+"""Choosing parameters: sweeps, grids, and tuning without OOD data."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
+
+from adascale import Head, InputError, OODDetector, Outputs, View, detectors
+from adascale.decision.tuning import GRIDS, Plan, chosen_count, grid, search
+from adascale.images.outliers import OUTLIERS, Blurred, Mixed, Sample, Shuffled
+from adascale.maths.split import split
+from adascale.testing import example_outputs
+from tests.conftest import SmallNet, images, seeded
+
+RANDOM = View("random")
+
+
+def outputs(n: int, seed: int = 0, signed: bool = False) -> Outputs:
+    made, _ = example_outputs(n, (View(), RANDOM), seed=seed)
+    if not signed:
+        return made
+    views = {view: a - 0.5 for view, a in made.views.items()}
+    return Outputs(made.logits, made.features - 0.5, views, made.labels)
+
+
+HEAD = example_outputs(2, (View(),))[1]
+
+
+@pytest.mark.parametrize("count", [40, 150])
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("cls", [detectors.AdaSCALE_A, detectors.AdaSCALE_L])
+def test_a_sweep_equals_refitting_and_rescoring(cls: type[detectors.Detector], signed: bool, count: int) -> None:
+    """Trap: a search over stale state. Every point is compared with a detector of its own.
+
+    More points than there are counts of kept entries are looked up in a table; fewer are computed one by one.
+    """
+    draw = random.Random(1)
+    points = [
+        {
+            "p_min": (low := draw.choice([60, 75, 80.5, 95])),
+            "p_max": max(low, draw.choice([80, 85, 99])),
+            "k1": draw.choice([1, 5, 50]),
+            "k2": draw.choice([1, 5, 100]),
+            "lam": draw.choice([0, 1, 10]),
+            "statistic": draw.choice(["q_prime", "q", "c_o", "top", "q_top"]),
+            "pixels": draw.choice(["trivial", "random"]),
+            "logit_score": draw.choice(["energy", "msp"]),
+        }
+        for _ in range(count)
+    ]
+    reference, known, unknown = (outputs(n, seed, signed) for seed, n in enumerate((30, 50, 70)))
+    known.features[3, 4] = torch.nan
+    swept = dict(cls().sweep(points, reference, HEAD, [known, unknown]))
+    assert sorted(swept) == list(range(count))
+    for i, point in enumerate(points):
+        alone = cls(**point).fit(reference, HEAD)
+        found = swept[i]
+        assert found is not None
+        for part, expected in zip(found, (alone.score(known), alone.score(unknown)), strict=True):
+            torch.testing.assert_close(part, expected, rtol=1e-12, atol=1e-12)
+    assert swept[0] is not None
+    assert swept[0][0][3] == torch.inf
+
+
+def test_points_that_make_no_sense_are_passed_over() -> None:
+    reference, known = outputs(30), outputs(20, 1)
+    points: list[dict[str, Any]] = [{"p_min": 90, "p_max": 80}, {"p_min": 80, "p_max": 90}]
+    swept = dict(detectors.AdaSCALE_A().sweep(points, reference, HEAD, [known]))
+    assert swept[0] is None
+    assert swept[1] is not None
+    ks = dict(detectors.KNN().sweep([{"k": 5}, {"k": 500}], reference, HEAD, [known]))
+    assert ks[0] is not None
+    assert ks[1] is None
+
+
+@pytest.mark.parametrize("p", [60, 85, 99])
+def test_equal_percentiles_are_scale_and_lts(p: float) -> None:
+    reference, known = outputs(30), outputs(50, 1)
+    for adaptive, fixed in (
+        (detectors.AdaSCALE_A(p_min=p, p_max=p), detectors.SCALE(p, relu=True)),
+        (detectors.AdaSCALE_L(p_min=p, p_max=p), detectors.LTS(p)),
+    ):
+        assert torch.equal(adaptive.fit(reference, HEAD).score(known), fixed.fit(None, HEAD).score(known))
+
+
+def test_the_papers_grids() -> None:
+    assert {name: len(points) for name, points in GRIDS.items()} == {"one-knob": 8, "paper": 36, "pairs": 45}
+    assert len(grid(detectors.AdaSCALE_A())) == 45
+    with pytest.raises(InputError, match="nothing left to tune"):
+        grid(detectors.MLS())
+    assert len(grid(detectors.AdaSCALE_A(), {"p_min": [60, 70], "p_max": [50, 80]})) == 2
+    with pytest.raises(InputError, match="none of the 1 points"):
+        grid(detectors.SCALE(), {"percentile": [120]})
+
+
+def test_the_best_point_wins() -> None:
+    """ReAct at 99 % clips nothing that separates; at 1 % it clips everything away."""
+    reference, known = outputs(60), outputs(50, 1)
+    unknown = Outputs(known.logits, known.features * 3, {view: a * 3 for view, a in known.views.items()})
+    found = search(
+        detectors.ReAct(), [{"percentile": p} for p in (1, 50, 90)], reference, HEAD, known, {"x": unknown}, "x"
+    )
+    aurocs = [auroc for _, auroc in found.trials]
+    assert found.auroc == max(aurocs)
+    assert found.chosen == found.trials[aurocs.index(max(aurocs))][0]
+    assert found.default_auroc == aurocs[2]  # 90 is the default
+    assert "chosen from 3 by AUROC" in str(found)
+
+
+def test_of_points_as_good_as_the_best_the_one_in_the_middle() -> None:
+    """The percentile of SCALE hardly matters when all activations are equal: 65 to 95 tie, and 80 is in the middle."""
+    flat = Outputs(torch.randn(40, 5, generator=torch.Generator().manual_seed(0)), torch.ones(40, 64))
+    other = Outputs(flat.logits - 1, flat.features)
+    points = grid(detectors.SCALE())
+    sets = {"a": other, "b": flat}
+    head = Head(torch.randn(5, 64), None)
+    found = search(detectors.SCALE(), points, None, head, flat, sets, "x", weights={"b": 0.0}, tolerance=1.0)
+    assert found.chosen == {"percentile": 80}
+    both = search(detectors.SCALE(), points, None, head, flat, sets, "x")
+    assert found.auroc > both.auroc  # b, the same as ID, counts only without weights
+
+
+def plan(method: str = "adascale_a", alpha: float = 0.05, tune: bool | None = None, **given: Any) -> Plan:
+    return OODDetector(seeded(SmallNet), method, alpha=alpha, **given).plan(tune)
+
+
+def test_when_a_detector_is_tuned() -> None:
+    assert len(plan().chosen(64)) == 19
+    assert plan().chosen(63) == []
+    assert "63 images are too few" in plan().why_not(63)
+    assert len(plan().chosen(100_000)) == 200
+    assert plan(p_max=90).chosen(500) == []  # the user has chosen
+    assert plan(p_max=90).why_not(500) == "as given"
+    assert len(plan(lam=5).chosen(500)) == 150  # nothing that is tuned was given
+    assert plan(tune=False).chosen(500) == []
+    assert plan("scale").chosen(500) == []
+    assert len(plan("scale", tune=True).chosen(500)) == 150
+    assert plan(alpha=0.01).chosen(150) == []  # 75 images would not be enough to promise 1 %
+    assert "too few of 150 images to promise 1 %" in plan(alpha=0.01).why_not(150)
+    with pytest.raises(InputError, match="at least 64"):
+        plan(tune=True).chosen(20)
+    assert plan("mls", tune=True).chosen(500) == []
+    assert plan("mls", tune=True).why_not(500) == "defaults; nothing is left to tune"
+
+
+def test_images_for_fitting_choosing_and_the_threshold_stay_apart() -> None:
+    for n in (64, 200, 3000):
+        parts = split(n, 3, 0.2, chosen_count(n))
+        assert plan().chosen(n) == split(n, 0, 0.2, chosen_count(n)).chosen.tolist()
+        together = torch.cat(parts).tolist()
+        assert sorted(together) == list(range(n))
+
+
+def test_a_stream_keeps_the_images_that_the_split_will_choose() -> None:
+    sample, pictures = Sample(7, 20), images(90)
+    for batch in pictures.split(8):  # type: ignore[no-untyped-call]
+        sample.add(batch)
+    chosen = split(90, 7, choosing=15).chosen
+    kept = sample.stacked(chosen.tolist())
+    assert kept is not None
+    assert torch.equal(kept, pictures[chosen])
+
+
+def test_fit_tunes_by_itself_and_says_so(tmp_path: Path) -> None:
+    net, pictures = seeded(SmallNet), images(120)
+    detector = OODDetector(net).fit(pictures)
+    assert detector.tuning is not None
+    assert detector.tuning.chosen == {
+        "p_min": detector.method.parameters["p_min"],
+        "p_max": detector.method.parameters["p_max"],
+    }
+    assert len(detector.tuning.trials) == 45
+    assert detector.setting.startswith("p_min=")
+    assert "36 ID images against outliers made from them (shuffled, mixed, blurred)" in detector.setting
+    assert len(detector.calibration.scores) == 120 - 36 - 24  # type: ignore[union-attr]
+    detector.save(tmp_path / "d.safetensors")
+    loaded = OODDetector.load(tmp_path / "d.safetensors", net)
+    assert loaded.setting == detector.setting
+    assert torch.equal(loaded.score(pictures[:9]), detector.score(pictures[:9]))
+    # The same from a loader; another setting after another fit; off on request.
+    again = OODDetector(net).fit(DataLoader(TensorDataset(pictures), batch_size=32))
+    assert again.tuning == detector.tuning
+    untuned = detector.fit(pictures, tune=False)
+    assert untuned.method.parameters == detectors.AdaSCALE_A().parameters
+    assert untuned.setting == "defaults"
+    assert OODDetector(net).fit(pictures[:40]).setting.startswith("defaults; 40 images are too few")
+
+
+@pytest.mark.parametrize("method", ["scale", "react", "gen", "odin"])
+def test_any_method_can_be_tuned(method: str) -> None:
+    detector = OODDetector(seeded(SmallNet), method).fit(images(80), tune=True)
+    assert detector.tuning is not None
+    assert set(detector.tuning.chosen) == set(detector.method.search_space)
+
+
+def test_images_of_several_sizes_are_not_tuned_on() -> None:
+    mixed = [images(40), images(40, size=20)]
+    detector = OODDetector(seeded(SmallNet)).fit(mixed)
+    assert detector.tuning is None
+
+
+def test_the_guarantee_holds_with_tuning() -> None:
+    """Monte Carlo: the threshold is set by images that took no part in the choice."""
+    population, head = example_outputs(4000, (View(),), seed=21)
+    classifier = OODDetector(seeded(lambda: SmallNet(len(head.weight)))).classifier
+    detector = OODDetector(classifier, alpha=0.1)
+    object.__setattr__(classifier, "_head", head)
+    flagged, draws, n = 0.0, 60, 90
+    for round in range(draws):
+        order = torch.randperm(len(population), generator=torch.Generator().manual_seed(round))
+        sample, fresh = population[order[:n]], population[order[n : n + 500]]
+        chosen = detector.plan().chosen(n)
+        harder = {view: a * 1.2 for view, a in sample[torch.tensor(chosen)].views.items()}
+        outliers = {"made up": replace(sample[torch.tensor(chosen)], views=harder)}
+        detector.fit_outputs(sample, outliers=outliers)
+        assert detector.tuning is not None
+        flagged += float(detector.judge(fresh).is_ood.double().mean()) / draws
+    assert 0.06 < flagged < 0.115
+
+
+def test_shuffled_images_keep_their_values() -> None:
+    pictures = images(5, size=16)
+    shuffled = Shuffled()(pictures)
+    assert torch.equal(shuffled.flatten(1).sort().values, pictures.flatten(1).sort().values)
+    assert not torch.equal(shuffled, pictures)
+    assert torch.equal(Shuffled()(pictures), shuffled)
+    first = pictures[0, 0, :4, :4]
+    corners = [(i, j) for i in range(0, 16, 4) for j in range(0, 16, 4)]
+    assert sum(torch.equal(shuffled[0, 0, i : i + 4, j : j + 4], first) for i, j in corners) == 1
+    assert Shuffled()(images(2, size=18)).shape == (2, 3, 18, 18)  # a side that does not divide
+
+
+def test_mixed_and_blurred_images() -> None:
+    pictures = images(3)
+    assert torch.equal(Mixed()(pictures)[1], (pictures[1] + pictures[0]) / 2)
+    alone = Mixed()(pictures[:1])
+    assert not torch.equal(alone, pictures[:1])
+    flat = torch.full((2, 3, 20, 20), 0.7)
+    torch.testing.assert_close(Blurred()(flat), flat)
+    assert Blurred()(pictures).std() < 0.5 * pictures.std()
+    by_hand = Blurred(0.3)(pictures)[0, 0, 5, 6]  # reach 2: a window of five
+    torch.testing.assert_close(by_hand, pictures[0, 0, 3:8, 4:9].mean())
+
+
+def test_outliers_do_not_touch_their_input() -> None:
+    for make in OUTLIERS.values():
+        pictures = images(3)
+        before: Tensor = pictures.clone()
+        assert make(pictures).shape == before.shape
+        assert torch.equal(pictures, before)
