@@ -193,7 +193,7 @@ def changed(weight: str) -> nn.Module:
         (lambda: changed("conv.weight"), "other layers, weights"),
         (lambda: seeded(SmallNet).half(), "precision"),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 5)), "no such layer"),
-        (lambda: seeded(OtherNet), "computes otherwise"),
+        (lambda: seeded(OtherNet), "computes something else"),
     ],
 )
 def test_another_network_is_refused(fitted: OODDetector, tmp_path: Path, model: Any, words: str) -> None:

@@ -17,7 +17,7 @@ from adascale.bench import plots
 from adascale.bench.results import Example, ModelRun, Row, Run, Spectrum
 from adascale.report.charts import inline_svg
 from adascale.report.html import KINDS, escape, is_mean, per_set, percent, summary, summary_over_networks
-from adascale.storage.atomic import write_whole
+from adascale.storage.atomic import write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ TAIL = 48  # characters of a file name, from its end
 
 def write_report(run: Run, path: Path | str) -> None:
     """Write the page: whole or not at all. The same run gives the same bytes."""
-    write_whole(Path(path), page(run))
+    write_text(Path(path), page(run))
 
 
 def page(run: Run) -> str:

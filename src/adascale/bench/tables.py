@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from adascale.bench.figures import over_models
 from adascale.bench.results import MEANS, ModelRun, Row, Run, Spectrum
 from adascale.core.errors import InputError
-from adascale.storage.atomic import write_whole
-from adascale.storage.journal import write_csv
+from adascale.storage.atomic import write_text
+from adascale.storage.rows import write_csv
 
 FORMAT, FORMAT_VERSION = "adascale-benchmark", 1
 # Column of the file -> field of a row. The first are OpenOOD's.
@@ -51,7 +51,7 @@ def write(run: Run, folder: Path) -> list[Path]:
         "tables.tex": latex(run),
     }
     for name, text in texts.items():
-        write_whole(folder / name, text)
+        write_text(folder / name, text)
     scores = {
         f"{model.model}/{method}/{name}": values
         for model in run.models

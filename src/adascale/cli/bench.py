@@ -15,7 +15,7 @@ from adascale.bench import tables
 from adascale.bench.compare import compare as compared
 from adascale.bench.results import Run
 from adascale.bench.run import Entry, Job
-from adascale.bench.suites import SUITES, SuiteImages, drawn, named
+from adascale.bench.suites import SUITES, SuiteImages, at_most, name_and_path
 from adascale.cli import options
 from adascale.cli.console import AsJson, BatchSize, Crop, Device, Mean, Size, Std, Workers, app, end, resumable, say
 from adascale.cli.inputs import (
@@ -43,9 +43,11 @@ from adascale.cli.inputs import (
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.decision.tuning import FEWEST_IMAGES
+from adascale.detectors import configure
+from adascale.extraction.batches import Passes
 from adascale.extraction.cache import cache_folder
 from adascale.images.sources import find_images
-from adascale.storage.journal import write_csv
+from adascale.storage.rows import write_csv
 
 
 @app.command()
@@ -93,7 +95,7 @@ def bench(
         raise InputError("--tune ood: there are no OOD validation images; give a suite that has them, or --tune self.")
     if tune == "self" and len(images.val) < FEWEST_IMAGES:
         raise InputError(f"--tune self with {len(images.val)} validation images; it needs at least {FEWEST_IMAGES}.")
-    passes = {"batch_size": batch_size, "workers": workers}
+    passes = Passes(batch_size, workers)
     found = networks(model, weights, head, device, suite, (size, crop, mean, std))
     folder = cache or cache_folder()
     jobs = [Job(network, images, entries, folder, seed, passes) for network in found]
@@ -156,11 +158,11 @@ def tune(
         raise InputError(f"--out {out}: there is no folder {out.parent}; make it first.")
     images, name = _tuning_images(suite, id_images, train, ood_val, data, limit, seed)
     given = options.settings([method], setting or [], None)[method]
-    configured = options.configured(method, given)
+    configured = configure.configured(method, given)
     network, *others = networks(model, weights, head, device, name, (size, crop, mean, std))
     if others:
         raise InputError(f"{1 + len(others)} networks; tune one at a time.")
-    passes = {"batch_size": batch_size, "workers": workers}
+    passes = Passes(batch_size, workers)
     entry = Entry(method, configured, given=frozenset(given))
     job = Job(network, images, [entry], cache or cache_folder(), seed, passes)
     entry = job.entries[0]
@@ -234,8 +236,8 @@ def _tuning_images(
         return opened(name, (id_images, None, train, None, None, None), data, True, limit, seed)[1], name
     if id_images is None:
         raise InputError(f"Give either a suite ({', '.join(SUITES)}, a TOML file) or --id, one of the two.")
-    found = drawn(find_images(id_images), limit, seed)
-    unknown = {label: drawn(find_images(place), limit, seed) for label, place in map(named, ood_val or [])}
+    found = at_most(find_images(id_images), limit, seed)
+    unknown = {label: at_most(find_images(place), limit, seed) for label, place in map(name_and_path, ood_val or [])}
     return SuiteImages(found, found, find_images(train) if train else None, {}, {}, {}, unknown), None
 
 

@@ -32,6 +32,7 @@ from adascale.bench.run import Entry, Job, Network
 from adascale.bench.suites import load_suite, open_suite
 from adascale.core.extras import optional
 from adascale.decision.ood_detector import OODDetector
+from adascale.extraction.batches import Passes
 from adascale.images.preprocess import Preprocess
 from adascale.network import digits
 from adascale.network.classifier import Classifier
@@ -74,7 +75,7 @@ def _compared(network: Network, entries: list[Entry]) -> Run:
     suite = load_suite("digits")
     images = open_suite(suite)
     with tempfile.TemporaryDirectory() as cache:
-        return table.run(suite, images, [Job(network, images, entries, Path(cache), options={"batch_size": 64})])
+        return table.run(suite, images, [Job(network, images, entries, Path(cache), passes=Passes(64))])
 
 
 def _save(out: Path, detector: OODDetector, network: nn.Module, data: Digits) -> list[str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -38,13 +37,15 @@ from adascale.cli.console import (
 )
 from adascale.core.errors import DetectorFileError
 from adascale.decision import folders as jobs
+from adascale.decision.detector_file import DetectorFile, read_detectors
 from adascale.decision.ood_detector import OODDetector
+from adascale.extraction.batches import Passes
 from adascale.extraction.cache import cache_key
 from adascale.images.sources import find_images
 from adascale.network.classifier import Classifier
 from adascale.network.loading import load_network
-from adascale.storage import tensors as store
-from adascale.storage.journal import Journal, Row, write_csv, write_jsonl
+from adascale.storage.journal import Journal
+from adascale.storage.rows import Row, write_csv, write_jsonl
 
 
 @app.command()
@@ -113,9 +114,7 @@ def fit(
     options.check_output(output, names)
     parts = output.with_name(output.name + ".parts")
     with resumable():
-        failures, refused = jobs.fit_images(
-            made, found, training, parts, tune=tune, batch_size=batch_size, workers=workers
-        )
+        failures, refused = jobs.fit_images(made, found, training, parts, tune=tune, passes=Passes(batch_size, workers))
     if refused and not everything:
         raise next(iter(refused.values()))
     about = {"model": options.absolute(model), "weights": None if weights is None else str(weights.resolve())}
@@ -127,8 +126,7 @@ def fit(
             (output / f"{name}.safetensors").unlink(missing_ok=True)  # of an earlier run
             continue
         file = output if len(names) == 1 else output / f"{name}.safetensors"
-        detector.save(file, **about)
-        records.append({**store.read(file)[1], "file": str(file), "skipped": failures})
+        records.append({**detector.save(file, **about), "file": str(file), "skipped": failures})
         if not as_json:
             print(f"{file}: {detector.method}\nparameters: {detector.setting}\n{detector.guarantee}")
     shutil.rmtree(parts, ignore_errors=True)
@@ -162,8 +160,8 @@ def score(
 ) -> None:
     """Score, p-value and decision for each image."""
     found = find_images(images, root)
-    files = options.detector_files(detector)
-    contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files if file.is_file()]
+    files = read_detectors(detector)
+    contents = [file.sha256 for file in files]
     journal = Journal(output, cache_key(*contents, found.fingerprint(), decide)) if output else None
     loaded = _load(files, model, weights, device, compiled)
     if decide and len(loaded) > 1:
@@ -175,11 +173,11 @@ def score(
         say(f"resuming after {start} of {len(found)} images")
         tally.add(journal.rows())
     with resumable(journal is not None):
-        passes: dict[str, Any] = {"batch_size": batch_size, "workers": workers}
+        passes = Passes(batch_size, workers)
         if decide:
-            made = jobs.decide_images(next(iter(loaded.values())), found, start, **passes)
+            made = jobs.decide_images(next(iter(loaded.values())), found, start, passes)
         else:
-            made = jobs.score_images(loaded, found, start, **passes)
+            made = jobs.score_images(loaded, found, start, passes)
         for batch in made:
             if journal:
                 journal.append(batch)
@@ -217,23 +215,23 @@ class _Tally:
 
 
 def _load(
-    files: list[Path], model: str | None, weights: Path | None, device: str, compiled: bool
+    files: list[DetectorFile], model: str | None, weights: Path | None, device: str, compiled: bool
 ) -> dict[str, OODDetector]:
     """The detectors by the names of their columns: the method's, or the file's where a method comes twice."""
-    about = store.read(files[0])[1]["about"]
+    about, first = files[0].record["about"], files[0].path
     spec, saved_weights = model or about.get("model"), about.get("weights")
     if spec is None:
-        raise DetectorFileError(f"{files[0]} does not say which network it belongs to; pass --model.")
+        raise DetectorFileError(f"{first} does not say which network it belongs to; pass --model.")
     if model is None:
-        say(f"network {spec} (named in {files[0].name})")
+        say(f"network {spec} (named in {first.name})")
     network, _ = load_network(spec, weights or saved_weights)
     classifier = Classifier(network.to(options.device(device)), compiled=compiled)
-    loaded = [OODDetector.load(file, classifier) for file in files]
+    loaded = OODDetector.load_all(files, classifier)
     if len({(detector.preprocess, detector.input_shape) for detector in loaded}) > 1:
         raise DetectorFileError("The detectors were fitted with different preprocessing; score them one by one.")
     names = [detector.method.name for detector in loaded]
     if len(set(names)) < len(names):
-        names = [file.stem for file in files]
+        names = [file.path.stem for file in files]
     if len(set(names)) < len(names):
         raise DetectorFileError("Two detectors of one method have the same file name; rename one, for the columns.")
     return dict(zip(names, loaded, strict=True))

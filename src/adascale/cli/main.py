@@ -24,7 +24,7 @@ from adascale.cli.console import AsJson, app, plain_table, say
 from adascale.cli.describe import described, in_full
 from adascale.core.errors import AdascaleError
 from adascale.core.version import __version__
-from adascale.storage import tensors as store
+from adascale.decision.detector_file import DetectorFile
 
 __all__ = ["app", "cli_bench", "cli_fit", "cli_study", "cli_train", "main"]  # importing them adds their commands
 
@@ -49,7 +49,7 @@ def methods(
 @app.command()
 def inspect(file: Annotated[Path, typer.Argument(help="A detector file.")], as_json: AsJson = False) -> None:
     """Show what a detector file holds."""
-    record = store.read(file)[1]
+    record = DetectorFile.read(file).record
     if as_json:
         print(json.dumps(record))
         return

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from adascale import detectors
-from adascale.bench.run import Entry, Judge
-from adascale.core.errors import DetectorFileError, InputError
-from adascale.decision.tuning import GRIDS, Point, grid
+from adascale.bench.run import Entry
+from adascale.core.errors import InputError
+from adascale.decision.tuning import GRIDS, Judge, Point, grid
 from adascale.detectors import Detector
+from adascale.detectors.configure import configured
 from adascale.images.preprocess import Preprocess
-from adascale.storage import tensors as store
 
 PRESET_METHODS = {method for method, *_ in detectors.PRESETS}
 
@@ -61,15 +61,6 @@ def entries(names: list[str], given: list[str], preset: str | None, tune: str) -
         )
         if tune != "none" and tuned.space():
             yield tuned
-
-
-def configured(name: str, given: dict[str, Any]) -> Detector:
-    """The method with its parameters."""
-    cls = detectors.get(name)
-    if unknown := set(given) - {field.name for field in fields(cls)}:
-        known = ", ".join(sorted(field.name for field in fields(cls))) or "none"
-        raise InputError(f"{name} has no parameter {unknown.pop()!r}; it has: {known}.")
-    return cls(**given)
 
 
 def points(entry: Entry, text: str | None) -> list[Point]:
@@ -150,17 +141,6 @@ def check_output(output: Path, names: list[str]) -> None:
         raise InputError(
             f"The folder {output} holds other files ({', '.join(sorted(others)[:3])}); choose an empty one."
         )
-
-
-def detector_files(paths: list[Path]) -> list[Path]:
-    """Files, and the detectors in folders."""
-    files: dict[Path, None] = {}
-    for path in paths:
-        found = sorted(filter(store.is_detector, path.glob("*.safetensors"))) if path.is_dir() else [path]
-        files |= dict.fromkeys(found)
-    if not files:
-        raise DetectorFileError(f"{paths[0]} holds no detector file (.safetensors); make them with adascale fit.")
-    return list(files)
 
 
 def _value(cls: type[Detector], name: str, text: str) -> Any:

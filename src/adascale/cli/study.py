@@ -53,6 +53,8 @@ from adascale.cli.inputs import (
 )
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
+from adascale.detectors.configure import configured
+from adascale.extraction.batches import Passes
 from adascale.extraction.cache import cache_folder
 from adascale.paper import figures as paper
 from adascale.paper import studies
@@ -114,10 +116,10 @@ def study(
     places: list[paper.Place | None] = [paper.place(text) for text in preset or []] or [None]
     given = options.settings(["adascale_a"], setting or [], None)["adascale_a"]
     for one in places:
-        options.configured("adascale_a", {**({} if one is None else detectors.preset("adascale_a", *one)), **given})
+        configured("adascale_a", {**({} if one is None else detectors.preset("adascale_a", *one)), **given})
     suited, images = opened(suite, (id_images, val, train, near, far, shifted), data, available, limit, seed)
     found = networks(model, weights, head, device, suite, (size, crop, mean, std))
-    passes = {"batch_size": batch_size, "workers": workers}
+    passes = Passes(batch_size, workers)
     subjects = _subjects(found, places)
     command = shlex.join(["adascale", *sys.argv[1:]])
     place = Setting(suited, images, subjects, cache or cache_folder(), seed, passes, given, command)

@@ -8,8 +8,8 @@ from itertools import product
 from typing import Any, ClassVar
 
 from adascale.bench.figures import figures
-from adascale.bench.run import Judge
 from adascale.core.errors import InputError
+from adascale.decision.tuning import Judge
 from adascale.detectors.adaptive import Adaptive
 from adascale.paper import figures as paper
 from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Series

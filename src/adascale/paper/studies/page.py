@@ -15,14 +15,14 @@ from adascale.paper.studies.write import remarks, shown, stored, texts
 from adascale.report.html import Cell as HtmlCell
 from adascale.report.html import Column as HtmlColumn
 from adascale.report.html import escape, table
-from adascale.storage.atomic import write_whole
+from adascale.storage.atomic import write_text
 
 LONG = 40  # rows; a longer table is folded away
 
 
 def write_page(folder: Path, names: Sequence[str]) -> Path:
     """``report.html`` of the results in the folder, in the order of the names."""
-    return write_whole(folder / "report.html", page(stored(folder, names)))
+    return write_text(folder / "report.html", page(stored(folder, names)))
 
 
 def page(results: Sequence[Result]) -> str:

@@ -16,6 +16,8 @@ from adascale.bench.run import Entry, Job, Network
 from adascale.bench.suites import Suite, SuiteImages, load_suite
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive
+from adascale.extraction.batches import Passes
+from adascale.extraction.sets import Extractor
 from adascale.images.corruptions import STRENGTHS, Corruption
 from adascale.paper import figures as paper
 from adascale.paper.studies.base import Block, Result, has_paper
@@ -56,12 +58,16 @@ class Setting:
     subjects: Sequence[Subject]
     cache: Path
     seed: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
+    passes: Passes = Passes()
     given: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
+    _extractors: dict[Network, Extractor] = field(default_factory=dict, init=False, repr=False)
 
     def job(self, subject: Subject, entries: Sequence[Entry] = (), images: SuiteImages | None = None) -> Job:
-        return Job(subject.network, images or self.images, entries, self.cache, self.seed, self.options)
+        shared = self._extractors.get(subject.network)  # one hash of each network for all studies
+        job = Job(subject.network, images or self.images, entries, self.cache, self.seed, self.passes, shared)
+        self._extractors[subject.network] = job.extractor
+        return job
 
     def base(self, subject: Subject, name: Name = "adascale_a", sensitivity: bool = False) -> Adaptive:
         """AdaSCALE with the paper's setting for this network where there is one, else the defaults.

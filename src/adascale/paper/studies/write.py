@@ -14,8 +14,8 @@ from rich.table import Table
 from adascale.bench.tables import in_markdown, markdown_table
 from adascale.core.errors import InputError
 from adascale.paper.studies.base import Block, Cell, Column, Result, from_document, has_paper
-from adascale.storage.atomic import write_whole
-from adascale.storage.journal import write_csv
+from adascale.storage.atomic import write_text
+from adascale.storage.rows import write_csv
 
 DASH = "\N{EN DASH}"
 PARTS = ("paper", "measured", "difference")
@@ -67,9 +67,7 @@ def save(result: Result, folder: Path) -> list[Path]:
     """``NAME.csv``, ``NAME.md`` and ``NAME.json``, which holds all."""
     document = json.dumps(result.document(), indent=1, allow_nan=False) + "\n"
     texts = (as_csv(result), markdown(result), document)
-    return [
-        write_whole(folder / f"{result.study}.{suffix}", text) for suffix, text in zip(SUFFIXES, texts, strict=True)
-    ]
+    return [write_text(folder / f"{result.study}.{suffix}", text) for suffix, text in zip(SUFFIXES, texts, strict=True)]
 
 
 def remove(study: str, folder: Path) -> list[str]:
