@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from adascale import detectors
 from adascale.core.errors import DetectorFileError, HeadNotFoundError, InputError
 from adascale.core.types import Head
 from adascale.core.version import __version__
-from adascale.detectors import Detector
+from adascale.detectors import Detector, registry
 from adascale.detectors.configure import configured
 from adascale.network.classifier import Classifier
 from adascale.storage.tensors import ForeignFileError, TensorFileError, load_tensors, save_tensors
@@ -49,14 +48,15 @@ class DetectorFile:
             raise DetectorFileError(f"{error} Fit the detector and save it again.") from error
 
     def method(self, cls: type[Detector] | None = None) -> Detector:
-        """The saved method, not yet fitted. ``cls``: its class, if it is not one of this library's."""
-        name, parameters = self.record["method"], self.record["parameters"]
+        """The saved method, not yet fitted. ``cls``: its class, if it cannot be found by what the file says."""
+        name, origin = self.record["method"], self.record.get("origin")
         try:
-            return configured(cls or detectors.get(name), parameters)
+            found = cls or (registry.from_origin(origin) if origin else registry.get(name))
+            return configured(found, self.record["parameters"])
         except (InputError, TypeError) as error:
             raise DetectorFileError(
-                f"{self.path} holds the method {name} with the parameters {parameters}, which this version does not "
-                f"know ({error}). Pass load(..., method=) for a class of your own, or fit again."
+                f"{self.path} holds the method {name}, which cannot be used here: {error} "
+                "Pass load(..., method=) for a class of your own, or fit again."
             ) from error
 
     @property
@@ -84,7 +84,7 @@ def save_detector(
     path: str | Path, detector: OODDetector, calibration: Calibration, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write a fitted detector; see `OODDetector.save`. Returns the record as it stands in the file."""
-    head, network = detector.method.head_, detector.network
+    head, network, origin = detector.method.head_, detector.network, registry.origin(type(detector.method))
     record = {
         "version": __version__,
         "method": detector.method.name,
@@ -113,6 +113,7 @@ def save_detector(
             "preprocess": asdict(detector.preprocess) if detector.preprocess else None,
         },
         "about": about,
+        **({} if origin["package"] == "adascale" else {"origin": origin}),
     }
     tensors = {f"method.{name}": tensor for name, tensor in detector.method.state().items()}
     tensors["calibration.scores"] = calibration.scores
