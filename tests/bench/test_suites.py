@@ -213,7 +213,7 @@ def test_what_is_missing_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "images_classic" / "test_textures" / "000.png").unlink()
     (lists / "train_imagenet.txt").unlink()
     message = refusal(open_suite, suite)
-    for part in ("lacks 3", "near ninco", "test_ninco.txt", "far textures", "000.png", "train", "--available"):
+    for part in ("lacks 3", "near ninco", "test_ninco.txt", "far textures", "000.png", "train", "available=True"):
         assert part in message
     images = open_suite(suite, available=True)
     assert list(images.near) == ["ssb_hard"]
@@ -301,8 +301,8 @@ def test_sets_from_the_command_line(tmp_path: Path) -> None:
         (["x"], [], ["noise:9"], "severity"),
         (["x"], [], ["all", "noise:1"], "named noise:1"),
         (["x=id"], [], [], "of the ID test set"),
-        (["a/id"], [], [], "which means something else"),
-        ([], ["nearood=x"], [], "which means something else"),
+        (["a/id"], [], [], "which is reserved"),
+        ([], ["nearood=x"], [], "which is reserved"),
     ],
 )
 def test_texts_that_do_not_fit(near: list[str], far: list[str], shifted: list[str], reason: str) -> None:

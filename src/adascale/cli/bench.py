@@ -13,9 +13,10 @@ from rich.table import Table
 from adascale.bench import figures as table
 from adascale.bench import tables
 from adascale.bench.compare import compare as compared
+from adascale.bench.opening import at_most
 from adascale.bench.results import Run
 from adascale.bench.run import Entry, Job
-from adascale.bench.suites import SUITES, SuiteImages, at_most, name_and_path
+from adascale.bench.suites import SUITES, SuiteImages, name_and_path
 from adascale.cli import options
 from adascale.cli.console import AsJson, BatchSize, Crop, Device, Mean, Size, Std, Workers, app, end, resumable, say
 from adascale.cli.inputs import (
