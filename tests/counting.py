@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors import safe_open
 
 from adascale.network.classifier import Classifier
 from adascale.storage import tensors
@@ -29,5 +30,5 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     for name in ("fingerprint", "code"):
         monkeypatch.setattr(Classifier, name, counting(name, getattr(Classifier, name)))
     monkeypatch.setattr(tensors, "checksum", counting("checksum", tensors.checksum))
-    monkeypatch.setattr(tensors, "safe_open", counting("opened", tensors.safe_open))
+    monkeypatch.setattr("adascale.storage.tensors.safe_open", counting("opened", safe_open))
     return counts

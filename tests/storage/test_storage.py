@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -108,7 +109,10 @@ def test_other_files_are_told_apart_from_damaged_ones(tmp_path: Path) -> None:
 
 
 def test_rows_in_the_format_of_the_suffix(tmp_path: Path) -> None:
-    rows = [{"image": "a", "is_ood": True, "score": 0.1}, {"image": "b\udce9", "is_ood": None, "score": None}]
+    rows: list[dict[str, Any]] = [
+        {"image": "a", "is_ood": True, "score": 0.1},
+        {"image": "b\udce9", "is_ood": None, "score": None},
+    ]
     for suffix in (".csv", ".jsonl", ".parquet"):
         if suffix == ".parquet":
             parquet = pytest.importorskip("pyarrow.parquet")

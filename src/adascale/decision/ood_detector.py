@@ -226,11 +226,7 @@ class OODDetector:
         calibration = self._calibrated()
         score = self.method.score(outputs)
         return Verdict(
-            calibration.is_ood(score),
-            score,
-            calibration.p_value(score),
-            outputs.logits,
-            outputs.logits.argmax(1),
+            calibration.is_ood(score), score, calibration.p_value(score), outputs.logits, outputs.logits.argmax(1)
         )
 
     @property
