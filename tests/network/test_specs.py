@@ -12,7 +12,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
-from adascale import InputError, MissingExtraError, load_network
+from adascale import Classifier, InputError, MissingExtraError, load_network
 from adascale.core import extras as compat
 from tests.conftest import SmallNet, images, seeded
 
@@ -26,6 +26,18 @@ ready = make()
 number = 7
 def breaks():
     raise ValueError("no such\\nluck")
+"""
+
+OWN = """
+import torch
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.fc = nn.Conv2d(3, 8, 3), nn.Linear(8, 3)
+    def forward(self, x):
+        return self.fc(torch.{activation}(self.conv(x)).mean((2, 3)))
 """
 
 
@@ -47,6 +59,20 @@ def test_own_files(file: Path) -> None:
     assert preprocess is not None
     assert (preprocess.size, preprocess.mean) == (20, (0.1, 0.2, 0.3))
     assert load_network(f"{file}:ready")[1] is None
+
+
+def test_files_of_one_name_share_no_cache_key(tmp_path: Path) -> None:
+    made = []
+    for activation in ("relu", "tanh"):
+        (tmp_path / activation).mkdir()
+        (tmp_path / activation / "net.py").write_text(OWN.format(activation=activation))
+        made.append(Classifier(load_network(f"{tmp_path / activation / 'net.py'}:Net")[0]))
+    relu, tanh = (classifier.locate(images(2)) for classifier in made)
+    assert relu.fingerprint() == tanh.fingerprint()  # the same weights
+    assert not torch.equal(relu.features(images(2)), tanh.features(images(2)))
+    assert relu.code() != tanh.code()
+    again = Classifier(load_network(f"{tmp_path / 'relu' / 'net.py'}:Net")[0])
+    assert again.code() == relu.code()
 
 
 def test_weights_from_either_format(file: Path, tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ class Adaptive(Shaping):
     """
 
     fits_on: ClassVar[FitsOn] = "val"
+    passes: ClassVar[str] = "2 forward, 1 backward"
     tuned_by_default: ClassVar[bool] = True
     signed_features: ClassVar[Literal["any", "relu", "as is"]] = "relu"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {

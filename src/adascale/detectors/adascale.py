@@ -50,6 +50,7 @@ class ActivationShift(Detector):
     name: ClassVar[str] = "activation_shift"
     summary: ClassVar[str] = "ablation: AdaSCALE's Q itself as the score"
     cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
+    passes: ClassVar[str] = "2 forward, 1 backward"
 
     k1: float = 1
     pixels: Pixels = "trivial"

@@ -51,6 +51,7 @@ class Detector(ABC):
     tuned_by_default: ClassVar[bool] = False
     signed_features: ClassVar[Literal["any", "relu", "as is"]] = "any"
     cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "light"
+    passes: ClassVar[str] = "1 forward"  # of the network with the default parameters, as `views` implies
 
     if TYPE_CHECKING:  # what a class found by name accepts is known only to that class
 
@@ -195,6 +196,12 @@ class Detector(ABC):
         given = (outputs.logits.shape[1], outputs.features.shape[1])
         if given != expected:
             raise InputError(f"Outputs have (classes, features) = {given}; the head has {expected}.")
+
+
+def passes_of(detector: Detector) -> str:
+    """The passes through the network that a configured method needs, in words."""
+    gradients = sum(view.needs_gradient for view in detector.views)
+    return f"{1 + len(detector.views)} forward" + (f", {gradients} backward" if gradients else "")
 
 
 def in_chunks(outputs: Outputs) -> Iterator[Outputs]:

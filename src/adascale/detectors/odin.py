@@ -25,6 +25,7 @@ class ODIN(Detector):
     name: ClassVar[str] = "odin"
     summary: ClassVar[str] = "softmax at a high temperature on a perturbed image"
     cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
+    passes: ClassVar[str] = "2 forward, 1 backward"
     search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
         "temperature": (1, 10, 100, 1000),
         "eta": (0.0014, 0.0028),

@@ -229,7 +229,7 @@ class Classifier:
         """A hash of how the network computes: every module's settings, and the source files of those of one's own."""
         texts = [f"{name} {kind(module)}({module.extra_repr()})" for name, module in self.model.named_modules()]
         texts.append(f"{self.precision} {self.compiled} {self.channels_last} {likes_channels_last(self.model)}")
-        files = {inspect.getsourcefile(cls) for cls in {type(m) for m in self.model.modules()} if _is_own(cls)}
+        files = {_own_source(cls) for cls in {type(module) for module in self.model.modules()}}
         digest = hashlib.sha256("\n".join([str(torch.__version__), *texts]).encode("utf8", "surrogateescape"))
         for file in sorted(filter(None, files)):
             digest.update(Path(file).read_bytes())
@@ -281,13 +281,18 @@ class Classifier:
         return found
 
 
-def _is_own(cls: type) -> bool:
-    """Whether a class comes from a file that its user may edit, not from an installed package."""
+def _own_source(cls: type) -> str | None:
+    """The file of a class that its user may edit; None for one of an installed package.
+
+    The class's functions tell it first: its module may have been replaced by another one of the same name.
+    """
+    functions = [value for value in vars(cls).values() if inspect.isfunction(value)]
     try:
-        file = inspect.getsourcefile(cls)
+        file = inspect.getsourcefile(functions[0] if functions else cls)
     except (TypeError, OSError):  # built in, or typed into a shell
-        return False
-    return file is not None and Path(file).is_file() and "site-packages" not in Path(file).parts
+        return None
+    own = file is not None and Path(file).is_file() and "site-packages" not in Path(file).parts
+    return file if own else None
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

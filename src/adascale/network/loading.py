@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from adascale.core import modules
 from adascale.core.errors import AdascaleError, InputError
 from adascale.core.extras import optional
 from adascale.images.preprocess import Preprocess
@@ -188,18 +187,10 @@ def _factory(path: Path, name: str, state: dict[str, Tensor] | None) -> tuple[nn
     """
     if not path.is_file():
         raise InputError(f"There is no Python file {path}; a network is given as {FORMS}.")
-    module_spec = importlib.util.spec_from_file_location(f"adascale_network_{path.stem}", path)
-    if module_spec is None or module_spec.loader is None:
-        raise InputError(f"{path} is not a Python file; a network is given as {FORMS}.")
-    module = importlib.util.module_from_spec(module_spec)
-    sys.modules[module_spec.name] = module  # dataclasses and pickled references inside the file look here
-    sys.path.insert(0, str(path.parent.resolve()))  # as for a script: the files beside it can be imported
-    try:
-        module_spec.loader.exec_module(module)
-        made = getattr(module, name, None)
+    module = modules.load_file(path)
+    made = getattr(module, name, None)
+    with modules.importable(path.parent.resolve()):  # factories may import what stands beside their file
         model = made() if callable(made) and not isinstance(made, nn.Module) else made
-    finally:
-        sys.path.remove(str(path.parent.resolve()))
     if not isinstance(model, nn.Module):
         raise InputError(f"{path} has no {name!r} that is, or makes, a torch.nn.Module.")
     described = getattr(module, "PREPROCESS", {})
