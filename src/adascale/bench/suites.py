@@ -14,17 +14,16 @@ from typing import Any
 
 import numpy as np
 
+from adascale.bench import SUITES
 from adascale.core.errors import InputError
 from adascale.images.corruptions import KINDS, Corruption, all_corruptions
 from adascale.images.sources import LIST_SUFFIXES, ImageSet, find_images
-from adascale.network.digits import digit_images
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-SUITES: tuple[str, ...] = ("digits", "cifar10", "cifar100", "imagenet200", "imagenet", "imagenet-paper")
 _PARTS, _GROUPS = ("id", "val", "train"), ("near", "far", "shifted", "ood_val")
 _RESERVED = (*_PARTS, "nearood", "farood")
 _MOST_VAL, _LEAST_VAL = 1000, 10
@@ -293,6 +292,8 @@ def _open(source: Source, own: ImageSet | None) -> ImageSet:
         assert own is not None
         found = own
     elif source.images.startswith("digits:"):
+        from adascale.network.digits import digit_images  # imports torch
+
         found = digit_images(source.images.removeprefix("digits:"))
     else:
         found = _found(Path(source.images), source.root)
