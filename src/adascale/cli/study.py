@@ -54,10 +54,11 @@ from adascale.cli.inputs import (
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.extraction.cache import cache_folder
-from adascale.paper import figures as paper
+from adascale.paper import published as paper
 from adascale.paper import studies
 from adascale.paper.studies.base import Result
-from adascale.paper.studies.setting import Setting, Study, Subject
+from adascale.paper.studies.experiment import Experiment, Subject
+from adascale.paper.studies.study import Study
 from adascale.paper.studies.write import for_people, remarks, remove, save
 
 
@@ -120,7 +121,7 @@ def study(
     passes = {"batch_size": batch_size, "workers": workers}
     subjects = _subjects(found, places)
     command = shlex.join(["adascale", *sys.argv[1:]])
-    place = Setting(suited, images, subjects, cache or cache_folder(), seed, passes, given, command)
+    place = Experiment(suited, images, subjects, cache or cache_folder(), seed, passes, given, command)
     _say_uncompared(place)
     with resumable():
         results = [result for one in chosen if (result := _run(one, place, out, as_json, "all" in names))]
@@ -154,7 +155,7 @@ def _subjects(found: list[Network], places: list[paper.Place | None]) -> list[Su
     return [Subject(network, place) for network, place in zip(found, places, strict=True)]
 
 
-def _say_uncompared(setting: Setting) -> None:
+def _say_uncompared(setting: Experiment) -> None:
     others = [one.place for one in setting.subjects if one.place is not None and setting.compared(one) is None]
     if others:
         names = ", ".join(dict.fromkeys(map(str, others)))
@@ -163,7 +164,7 @@ def _say_uncompared(setting: Setting) -> None:
         )
 
 
-def _run(one: Study, setting: Setting, out: Path, quiet: bool, among_all: bool) -> Result | None:
+def _run(one: Study, setting: Experiment, out: Path, quiet: bool, among_all: bool) -> Result | None:
     """The result; of all studies one that these images are not fit for is left out, an older result removed."""
     began = time.monotonic()
     try:
