@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from adascale.bench.tables import ranked, read
-from adascale.paper import figures as paper
+from adascale.paper import published as paper
 
 
 def paper_cell(place: paper.Place, method: str, kind: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from adascale.bench.figures import over_models
 from adascale.bench.results import MEANS, Kind, ModelRun, Row, Spectrum
-from adascale.paper import figures as paper
+from adascale.paper import published as paper
 from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Series
 from adascale.report.html import AUROC, FPR95, FPR95_ID, KINDS, Figure, spectrum_name
 
@@ -63,7 +63,7 @@ def _key(spectrum: Spectrum, kind: Kind, figure: Figure) -> str:
 def _whose(place: paper.Place | None, networks: set[str]) -> str:
     if place is None or paper.AVERAGE not in networks:
         return ""
-    names = ", ".join(paper.networks(place.data))
+    names = ", ".join(paper.paper_networks(place.data))
     seeds = ", three training seeds each" if place.data.startswith("cifar") else ""
     return f"The paper's figures here are means over {names}{seeds}."
 
