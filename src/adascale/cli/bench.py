@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from adascale.bench import figures as table
 from adascale.bench import tables
 from adascale.bench.compare import compare as compared
+from adascale.bench.figures import run_jobs
 from adascale.bench.results import Run
 from adascale.bench.run import Entry, Job
 from adascale.bench.suites import SUITES, SuiteImages, drawn, named
@@ -45,6 +45,7 @@ from adascale.core.extras import optional
 from adascale.decision.tuning import FEWEST_IMAGES
 from adascale.extraction.cache import cache_folder
 from adascale.images.sources import find_images
+from adascale.report.terminal import compact
 from adascale.storage.journal import write_csv
 
 
@@ -98,8 +99,8 @@ def bench(
     folder = cache or cache_folder()
     jobs = [Job(network, images, entries, folder, seed, passes) for network in found]
     with resumable():
-        result = table.run(chosen, images, jobs)
-    files = tables.write(result, out)
+        result = run_jobs(chosen, images, jobs)
+    files = tables.write_results(result, out)
     if report:
         from adascale.bench.page import write_report
 
@@ -107,7 +108,7 @@ def bench(
         files.append(out / "report.html")
     failed = [name for found in result.models for info in found.sets.values() for name in info.failures]
     if as_json:
-        print(json.dumps(tables.read(out)))
+        print(json.dumps(tables.as_json(result)))
     else:
         _print(result)
         say("wrote " + ", ".join(map(str, files)))
@@ -241,6 +242,6 @@ def _tuning_images(
 
 def _print(run: Run) -> None:
     for model in run.models:
-        Console(highlight=False).print(tables.for_people(run, model))
+        Console(highlight=False).print(compact(tables.for_terminal(run, model)))
         for label, reason in model.left_out.items():
             say(f"left out {model.model} {label}: {reason}" if len(run.models) > 1 else f"left out {label}: {reason}")

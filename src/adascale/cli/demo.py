@@ -24,8 +24,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 from adascale import detectors
-from adascale.bench import figures as table
 from adascale.bench import tables
+from adascale.bench.figures import run_jobs
 from adascale.bench.page import write_report
 from adascale.bench.results import Run
 from adascale.bench.run import Entry, Job, Network
@@ -36,6 +36,7 @@ from adascale.images.preprocess import Preprocess
 from adascale.network import digits
 from adascale.network.classifier import Classifier
 from adascale.network.digits import PREPROCESS, Digits, load_digits, train_network
+from adascale.report.terminal import compact
 
 
 def run(out: Path, as_json: bool = False, names: list[str] | None = None) -> None:
@@ -52,10 +53,10 @@ def run(out: Path, as_json: bool = False, names: list[str] | None = None) -> Non
     verdicts = _judge(out, network, _save(out, detector, network, data), preprocess)
     _say(f"Comparing {len(entries)} methods and settings from one extraction ...")
     result = _compared(Network("digits network", Classifier(network), preprocess), entries)
-    tables.write(result, out)
+    tables.write_results(result, out)
     write_report(result, out / "report.html")
     if as_json:
-        rows = [row for row in tables.read(out)["rows"] if row["dataset"] in ("nearood", "farood")]
+        rows = [row for row in tables.as_json(result)["rows"] if row["dataset"] in ("nearood", "farood")]
         about = {"setting": detector.setting, "guarantee": detector.guarantee, "accuracy": result.models[0].accuracy}
         print(json.dumps({**about, "verdicts": verdicts, "methods": rows}))
         return
@@ -74,7 +75,7 @@ def _compared(network: Network, entries: list[Entry]) -> Run:
     suite = load_suite("digits")
     images = open_suite(suite)
     with tempfile.TemporaryDirectory() as cache:
-        return table.run(suite, images, [Job(network, images, entries, Path(cache), options={"batch_size": 64})])
+        return run_jobs(suite, images, [Job(network, images, entries, Path(cache), options={"batch_size": 64})])
 
 
 def _save(out: Path, detector: OODDetector, network: nn.Module, data: Digits) -> list[str]:
@@ -113,7 +114,7 @@ def _judge(out: Path, network: nn.Module, names: list[str], preprocess: Preproce
 
 def _print(result: Run, detector: OODDetector, verdicts: list[dict[str, Any]], out: Path) -> None:
     console = Console(highlight=False)
-    console.print(tables.for_people(result, result.models[0]))
+    console.print(compact(tables.for_terminal(result, result.models[0])))
     console.print(f"\nSaved {out / 'detector.safetensors'}: {detector.method.name}", soft_wrap=True)
     console.print(detector.setting, soft_wrap=True)
     console.print(detector.guarantee + "\n", soft_wrap=True)

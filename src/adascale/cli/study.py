@@ -58,7 +58,8 @@ from adascale.paper import figures as paper
 from adascale.paper import studies
 from adascale.paper.studies.base import Result
 from adascale.paper.studies.setting import Setting, Study, Subject
-from adascale.paper.studies.write import for_people, remarks, remove, save
+from adascale.paper.studies.write import remarks, remove, save_result, write_page
+from adascale.report.terminal import by_group
 
 
 @app.command()
@@ -127,8 +128,6 @@ def study(
     if as_json:
         print(json.dumps([result.document() for result in results]))
     if report:
-        from adascale.paper.studies.page import write_page
-
         say(f"wrote {write_page(out, [one.name for one in studies.ALL])}")
     say(f"activations are kept in {place.cache}")
     unreadable = max((block.unreadable for result in results for block in result.blocks), default=0)
@@ -174,7 +173,7 @@ def _run(one: Study, setting: Setting, out: Path, quiet: bool, among_all: bool) 
         removed = remove(one.name, out)
         say(f"left out {one.name}: {error}" + (f" (removed its older {', '.join(removed)})" if removed else ""))
         return None
-    files = save(result, out)
+    files = save_result(result, out)
     if not quiet:
         _print(result)
     say(f"{one.name}: {time.monotonic() - began:.1f} s, wrote {', '.join(map(str, files))}")
@@ -185,7 +184,7 @@ def _print(result: Result) -> None:
     console = Console(highlight=False)
     console.print(f"{result.title}. {result.question} (Paper: {result.source})", soft_wrap=True)
     for block in result.blocks:
-        for title, table in for_people(block):
+        for title, table in by_group(block):
             console.print(f"\n{title}", soft_wrap=True)
             console.print(table)
         if block.note:
