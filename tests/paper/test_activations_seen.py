@@ -19,8 +19,9 @@ from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
 from adascale.paper import studies
 from adascale.paper.studies.activations_seen import profiled_run
-from adascale.paper.studies.base import Block, Chart
+from adascale.paper.studies.base import Block
 from adascale.paper.studies.experiment import Experiment, Subject
+from adascale.report.document import Chart
 from tests.paper.conftest import Run
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")

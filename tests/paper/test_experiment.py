@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from adascale.bench.suites import SUITES, load_suite
+from adascale.bench import SUITES
+from adascale.bench.suites import load_suite
 from adascale.paper import published as paper
 from adascale.paper import studies
 from adascale.paper.studies.base import Result, has_paper
 from adascale.paper.studies.comparisons import MethodComparison
 from adascale.paper.studies.experiment import Experiment
-from adascale.paper.studies.write import shown
 from tests.paper.conftest import Run, named, papers
 from tests.shell import inside
 
@@ -97,11 +97,11 @@ def test_what_was_changed_has_no_figure_beside_it(experiment: Experiment) -> Non
 
 
 def test_the_papers_columns_only_where_network_and_data_match(experiment: Experiment, run: Run) -> None:
-    assert all(not column.part for column in shown(run("lambda").blocks[0]))
+    assert all(not column.part for column in run("lambda").blocks[0].shown())
     here = named(experiment, "imagenet/resnet-50", "cifar10/densenet-101")
     resnet, densenet, mean = studies.get("lambda").run(here).blocks
-    assert [column.part for column in shown(resnet)] == ["paper", "measured", "difference"] * 4
-    assert all(not column.part for block in (densenet, mean) for column in shown(block))
+    assert [column.part for column in resnet.shown()] == ["paper", "measured", "difference"] * 4
+    assert all(not column.part for block in (densenet, mean) for column in block.shown())
     cells = {each.label: each.cells["ood.near.fpr95"] for each in resnet.lines}
     assert cells["lambda=10"].paper == 58.97
     assert cells["lambda=10"].difference == pytest.approx((cells["lambda=10"].measured or 0) - 58.97)

@@ -12,14 +12,14 @@ import pytest
 
 from adascale.paper import published as paper
 from adascale.paper import studies
-from adascale.paper.studies.base import Chart, Series
-from adascale.paper.studies.charts import draw
 from adascale.paper.studies.comparisons import MethodComparison
 from adascale.paper.studies.experiment import Experiment
 from adascale.paper.studies.joint import Joint
-from adascale.paper.studies.page import page, write_page
 from adascale.paper.studies.variants import Variation
-from adascale.paper.studies.write import load, markdown, save
+from adascale.paper.studies.write import as_document, load_result, save_result, studies_page, write_page
+from adascale.report.charts import plot
+from adascale.report.document import Chart, Series
+from adascale.report.markdown import to_markdown
 from tests.paper.conftest import Run, named
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
 
 def test_every_study_in_one_report(run: Run, tmp_path: Path) -> None:
     for study in studies.ALL:
-        save(run(study.name), tmp_path)
+        save_result(run(study.name), tmp_path)
     text = write_page(tmp_path, [study.name for study in studies.ALL]).read_text()
     assert re.findall(r'<section id="(.*?)">', text) == [study.name for study in studies.ALL]
     assert all(f'href="#{study.name}"' in text for study in studies.ALL)
@@ -40,17 +40,17 @@ def test_every_study_in_one_report(run: Run, tmp_path: Path) -> None:
 
 def test_every_section_has_its_charts(run: Run) -> None:
     results = [run(name) for name in ("corruption", "adversarial", "ish", "shift", "q-ratio", "separation")]
-    text = page(results)
+    text = studies_page(results)
     assert text.count("<svg") == sum(len(block.charts) for result in results for block in result.blocks) > 10
 
 
 def test_how_lines_are_drawn() -> None:
     """A band does not go where no value can be; hollow markers are explained."""
     series = [Series("a", [0.1, 0.2], spread=[0.3, 0.1]), Series("a", [0.1, 0.1], paper=True)]
-    (axes,) = draw(Chart("lines", "T", series, ["x", "y"])).axes
+    (axes,) = plot(Chart("lines", "T", series, ["x", "y"])).axes
     assert _lowest(axes) == 0
     assert axes.get_title("right") == "hollow: the paper"
-    (below,) = draw(Chart("lines", "T", [Series("a", [-0.1, 0.2], spread=[0.3, 0.1])], ["x", "y"])).axes
+    (below,) = plot(Chart("lines", "T", [Series("a", [-0.1, 0.2], spread=[0.3, 0.1])], ["x", "y"])).axes
     assert _lowest(below) == pytest.approx(-0.4)
 
 
@@ -61,11 +61,11 @@ def _lowest(axes: Any) -> float:
 
 def test_files_and_back(run: Run, tmp_path: Path) -> None:
     result = run("lambda")
-    assert [path.name for path in save(result, tmp_path)] == ["lambda.csv", "lambda.md", "lambda.json"]
-    again = load(tmp_path / "lambda.json")
+    assert [path.name for path in save_result(result, tmp_path)] == ["lambda.csv", "lambda.md", "lambda.json"]
+    again = load_result(tmp_path / "lambda.json")
     assert json.dumps(again.document()) == json.dumps(result.document())
-    assert markdown(again) == markdown(result) == (tmp_path / "lambda.md").read_text()
-    assert page([again]) == page([result])
+    assert to_markdown(as_document(again)) == to_markdown(as_document(result)) == (tmp_path / "lambda.md").read_text()
+    assert studies_page([again]) == studies_page([result])
     with open(tmp_path / "lambda.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 7 * 4
@@ -73,7 +73,7 @@ def test_files_and_back(run: Run, tmp_path: Path) -> None:
     for text in ('{"format": "other"}', "[]", "{", '{"format": "adascale-study", "format_version": 1}'):
         (tmp_path / "x.json").write_text(text)
         with pytest.raises(ValueError, match=r"x\.json"):
-            load(tmp_path / "x.json")
+            load_result(tmp_path / "x.json")
 
 
 @pytest.mark.parametrize("name", ["imagenet/resnet-50", "imagenet/vit-b-16"])

@@ -95,7 +95,7 @@ def deviations(folder: Path, name: str) -> Iterator[tuple[str, str, float]]:
         method = method_of(entry)
         if entry.startswith((*NOT_TARGETS, "odin")):
             continue
-        on_val = method in FITTED_ON_VAL and not entry.startswith("react_train") or entry.startswith("residual_exact")
+        on_val = (method in FITTED_ON_VAL and not entry.startswith("react_train")) or entry.startswith("residual_exact")
         known = splits["val" if on_val else "train"]
         if method == "nnguide":
             size = int(case.arrays[f"aux__{entry}__bank_size"])

@@ -12,16 +12,16 @@ from torch import Tensor
 
 from adascale import detectors
 from adascale.bench.diagnostics import mean_ratio
-from adascale.bench.results import ModelRun, Profile
+from adascale.bench.results import KINDS, ModelRun, Profile
 from adascale.bench.run import Entry
+from adascale.bench.tables import USUAL
 from adascale.core.errors import InputError
-from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Series
-from adascale.paper.studies.build import USUAL, missing
-from adascale.paper.studies.charts import ID
+from adascale.paper.studies.base import Block
+from adascale.paper.studies.build import missing
 from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Study, figures_of
-from adascale.report.charts import limits, shares
-from adascale.report.html import KINDS
+from adascale.report.charts import ID, limits, shares
+from adascale.report.document import Cell, Chart, Column, Line, Series
 
 _RANKS = (0, 0.5, 1, 2, 5, 10, 20, 50, 100)  # percent: the ranks that the table shows of each curve
 _BINS = 40

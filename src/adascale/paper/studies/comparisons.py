@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from adascale import detectors
 from adascale.bench.run import Entry
+from adascale.bench.tables import BOTH
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive
-from adascale.paper.studies.build import BOTH
 from adascale.paper.studies.experiment import ADASCALE, TEXT_K2, AdaScaleName, Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Measured, NetworkTables, Study
 

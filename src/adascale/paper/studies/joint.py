@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 from adascale.bench.run import Judge
 from adascale.core.errors import InputError
 from adascale.paper import published
-from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Series
+from adascale.paper.studies.base import Block
 from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Study, table_of
 from adascale.paper.studies.variants import Bases, Variant, Variants, compared, measure_compared
+from adascale.report.document import Cell, Chart, Column, Line, Series
 
 Grid = Mapping[str, tuple[float, ...]]  # values by the paper's symbol
 _P_MAX = (85, 90, 95)

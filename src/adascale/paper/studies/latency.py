@@ -16,9 +16,10 @@ from adascale.core.types import Head, Outputs, Pixels
 from adascale.extraction.extract import extract_batch
 from adascale.images.loader import load_batches
 from adascale.paper import published
-from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Series
+from adascale.paper.studies.base import Block
 from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Study
+from adascale.report.document import Cell, Chart, Column, Line, Series
 
 SIZES = (128, 512, 1024, 2048, 3024)
 BATCHES = (1, 256)

@@ -10,11 +10,12 @@ from adascale import detectors
 from adascale.bench.run import Job
 from adascale.decision.tuning import GRIDS, Tuning
 from adascale.detectors.adaptive import Adaptive
-from adascale.paper.studies.base import Block, Cell, Column, Series
+from adascale.paper.studies.base import Block
 from adascale.paper.studies.build import block
 from adascale.paper.studies.experiment import ADASCALE, AdaScaleName, Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Study, figures_of, table_of, with_note
 from adascale.paper.studies.variants import Variant, measure
+from adascale.report.document import Cell, Column, Series
 
 _POINTS = GRIDS["one-knob"]
 

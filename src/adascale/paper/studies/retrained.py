@@ -15,10 +15,11 @@ from adascale.bench.run import Network
 from adascale.network.classifier import Classifier
 from adascale.paper import published
 from adascale.paper.studies.activations_seen import profiled_sets, q_cells, set_label
-from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Series
+from adascale.paper.studies.base import Block
 from adascale.paper.studies.corruption import relabelled, robust_entries, robust_rows
 from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Study, table_of, with_note
+from adascale.report.document import Cell, Chart, Column, Line, Series
 from adascale.training.recipes import RECIPES, Recipe
 from adascale.training.train import Training
 
