@@ -11,6 +11,7 @@ import torch
 from adascale import Preprocess
 from adascale.bench.run import Network
 from adascale.bench.suites import load_suite, open_suite
+from adascale.extraction.batches import Passes
 from adascale.network import digits
 from adascale.network.classifier import Classifier
 from adascale.paper import published as paper
@@ -29,7 +30,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     data, labels = digits.load_digits().train
     network = digits.train_network(torch.stack(list(map(preprocess, data))), labels, epochs=3)
     subject = Subject(Network("digits", Classifier(network), preprocess))
-    return Experiment(suite, images, [subject], tmp_path_factory.mktemp("cache"), options={"batch_size": 110})
+    return Experiment(suite, images, [subject], tmp_path_factory.mktemp("cache"), passes=Passes(110))
 
 
 @pytest.fixture(scope="session")

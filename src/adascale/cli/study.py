@@ -17,7 +17,8 @@ from adascale.cli.console import end, plain_table, resumable, say
 from adascale.cli.images import suite_images
 from adascale.cli.networks import networks
 from adascale.core.errors import InputError
-from adascale.extraction.cache import cache_folder
+from adascale.core.folders import cache_folder
+from adascale.detectors.configure import configured
 from adascale.paper import published as paper
 from adascale.paper import studies
 from adascale.paper.studies.base import Result
@@ -37,7 +38,7 @@ def study(given: Study) -> None:
     places: list[paper.Place | None] = [paper.place(text) for text in given.preset or []] or [None]
     fixed = options.settings({"adascale_a": "adascale_a"}, given.setting or [], None)["adascale_a"]
     for one in places:
-        options.configured("adascale_a", {**({} if one is None else detectors.preset("adascale_a", *one)), **fixed})
+        configured("adascale_a", {**({} if one is None else detectors.preset("adascale_a", *one)), **fixed})
     suited, images = suite_images(suite, given)
     subjects = _subjects(networks(given, suite), places)
     command, cache = shlex.join(["adascale", *sys.argv[1:]]), given.cache or cache_folder()

@@ -16,6 +16,8 @@ from adascale.bench.run import Entry, Job, Network
 from adascale.bench.suites import Suite, SuiteImages, load_suite
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive
+from adascale.extraction.batches import Passes
+from adascale.extraction.sets import Extractor
 from adascale.images.corruptions import STRENGTHS, Corruption
 from adascale.paper import published
 
@@ -58,12 +60,16 @@ class Experiment:
     subjects: Sequence[Subject]
     cache: Path
     seed: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
+    passes: Passes = Passes()
     given: Mapping[str, Any] = field(default_factory=dict)
     command: str = ""
+    _extractors: dict[Network, Extractor] = field(default_factory=dict, init=False, repr=False)
 
     def job(self, subject: Subject, entries: Sequence[Entry] = (), images: SuiteImages | None = None) -> Job:
-        return Job(subject.network, images or self.images, entries, self.cache, self.seed, self.options)
+        shared = self._extractors.get(subject.network)  # each network is hashed once for all studies
+        job = Job(subject.network, images or self.images, entries, self.cache, self.seed, self.passes, shared)
+        self._extractors[subject.network] = job.extractor
+        return job
 
     def adascale(
         self, subject: Subject, name: AdaScaleName = "adascale_a", sensitivity: bool = False, plain: bool = False

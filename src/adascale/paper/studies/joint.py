@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, ClassVar
 
-from adascale.bench.run import Judge
 from adascale.core.errors import InputError
+from adascale.decision.tuning import Judge
 from adascale.paper import published
 from adascale.paper.studies.base import Block
 from adascale.paper.studies.experiment import Experiment, Subject
