@@ -12,7 +12,7 @@ from PIL import Image
 from torch import nn
 
 from adascale import InputError
-from adascale.cli.inputs import networks
+from adascale.cli.networks import networks
 from adascale.images.sources import ImageSet
 from adascale.training.augment import epoch_images
 from adascale.training.checkpoint import settings_of

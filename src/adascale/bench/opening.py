@@ -14,7 +14,6 @@ import numpy as np
 
 from adascale.core.errors import InputError
 from adascale.images.sources import LIST_SUFFIXES, ImageSet, find_images
-from adascale.network.digits import digit_images
 
 if TYPE_CHECKING:
     from adascale.bench.suites import Source
@@ -32,6 +31,8 @@ def open_source(source: Source, own: ImageSet | None, seed: int) -> ImageSet:
         assert own is not None
         found = own
     elif source.images.startswith("digits:"):
+        from adascale.network.digits import digit_images  # imports torch
+
         found = digit_images(source.images.removeprefix("digits:"))
     else:
         found = _found(Path(source.images), source.root)

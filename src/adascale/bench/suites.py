@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from adascale.bench import SUITES
 from adascale.bench.opening import AbsentError, at_most, open_source, refuse_shared, set_aside
 from adascale.core.errors import InputError
 from adascale.images.corruptions import KINDS, Corruption, all_corruptions
@@ -22,7 +23,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SUITES: tuple[str, ...] = ("digits", "cifar10", "cifar100", "imagenet200", "imagenet", "imagenet-paper")
 _PARTS, _GROUPS = ("id", "val", "train"), ("near", "far", "shifted", "ood_val")
 _RESERVED = (*_PARTS, "nearood", "farood")
 

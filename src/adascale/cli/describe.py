@@ -1,47 +1,114 @@
-"""Methods in words, for ``adascale methods``."""
+"""``adascale methods``, ``check``, ``env`` and ``inspect``. PyTorch is imported only where a class is needed."""
 
 from __future__ import annotations
 
+import json
+import warnings
+from collections.abc import Mapping
 from inspect import getdoc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from adascale.detectors import Detector
-from adascale.detectors.base import COSTS, SIGNED_FEATURES
+from rich.console import Console
 
-FITTED_ON = {
-    "nothing": "nothing",
-    "val": "a few ID images",
-    "train": "training images",
-    "train+labels": "training images, labels",
-}
+from adascale.cli.commands import Check, Env, Inspect, Methods
+from adascale.cli.console import plain_table
+from adascale.core.errors import AdascaleWarning, InputError
+from adascale.detectors import registry
+
+if TYPE_CHECKING:
+    from adascale.detectors.base import Detector
 
 
-def described(cls: type[Detector]) -> dict[str, Any]:
-    """What a method is, needs and can be set to, as data."""
-    detector = cls()
-    passes = 1 + len(detector.views)
-    gradients = sum(view.needs_gradient for view in detector.views)
+def methods(given: Methods) -> None:
+    """Print the list of methods, or one method in full."""
+    if given.name is None and not given.as_json:
+        table = plain_table("method", "what it is", "fitted on", "passes", "cost")
+        for row in registry.facts():
+            table.add_row(*row.values())
+        Console().print(table)
+        return
+    chosen = [registry.get(name) for name in (registry.names() if given.name is None else [given.name])]
+    print(json.dumps([_described(cls) for cls in chosen]) if given.as_json else _in_full(chosen[0]))
+
+
+def check(given: Check) -> None:
+    """Run every check of `adascale.testing` and print how it went."""
+    cls = registry.get(given.method)
+    from adascale.testing import CHECKS
+
+    results = {check.__name__.strip("_").replace("_", " "): _failure(check, cls) for check in CHECKS}
+    if given.as_json:
+        print(json.dumps({"method": cls.name, "checks": results}))
+    else:
+        for name, reason in results.items():
+            print(f"failed  {name}: {reason}" if reason else f"ok      {name}")
+    if failed := sum(reason is not None for reason in results.values()):
+        raise InputError(f"{cls.__name__} fails {failed} of {len(results)} checks.")
+
+
+def _failure(check: Any, cls: type[Detector]) -> str | None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AdascaleWarning)
+        try:
+            check(cls)
+        except AssertionError as error:
+            return f"not true: {error}"
+        except Exception as error:
+            return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return None
+
+
+def env(given: Env) -> None:
+    """Print what a bug report should contain."""
+    from adascale.core import environment
+
+    _print(environment.facts(), given.as_json)
+
+
+def inspect(given: Inspect) -> None:
+    """Print the record of a detector file."""
+    from adascale.decision.detector_file import DetectorFile
+
+    _print(DetectorFile.read(given.file).record, given.as_json)
+
+
+def _print(record: Mapping[str, Any], as_json: bool) -> None:
+    """A record as JSON, or as lines of ``section.name  value``."""
+    if as_json:
+        print(json.dumps(record))
+        return
+    table = plain_table()
+    for section, value in record.items():
+        for name, entry in value.items() if isinstance(value, dict) else [("", value)]:
+            table.add_row(f"{section}.{name}".rstrip("."), "-" if entry is None else str(entry))
+    Console().print(table)
+
+
+def _described(cls: type[Detector]) -> dict[str, Any]:
+    """A method, what it needs and its parameters, as data."""
     return {
         "name": cls.name,
         "summary": cls.summary,
-        "fitted_on": FITTED_ON[cls.fits_on],
-        "passes": f"{passes} forward" + (f", {gradients} backward" if gradients else ""),
+        "fitted_on": registry.FITTED_ON[cls.fits_on],
+        "passes": cls.passes,
         "cost": cls.cost,
         "signed_features": cls.signed_features,
-        "parameters": detector.parameters,
+        "parameters": cls().parameters,
         "search_space": cls.search_space,
     }
 
 
-def in_full(cls: type[Detector]) -> str:
+def _in_full(cls: type[Detector]) -> str:
     """The same for people, with the formula."""
+    from adascale.detectors.base import COSTS, SIGNED_FEATURES, Detector
+
     texts = [doc for part in (cls, *cls.__bases__) if part is not Detector and (doc := getdoc(part))]
     lines = [f"{name} = {value}{_grid(cls, name)}" for name, value in cls().parameters.items()]
-    row = described(cls)
+    row = _described(cls)
     needs = [
         f"Fitted on: {row['fitted_on']}",
         f"Network passes: {row['passes']}",
-        f"Cost besides: {cls.cost}, {COSTS[cls.cost]}",
+        f"Cost after the passes: {cls.cost}, {COSTS[cls.cost]}",
         f"Signed features: {SIGNED_FEATURES[cls.signed_features]}",
         "Parameters: " + ("; ".join(lines) or "none"),
     ]

@@ -1,16 +1,14 @@
-"""What the command line's options mean: texts into parameters, preprocessing and devices, or one clear refusal."""
+"""Texts of the command line as parameters, grids and preprocessing, or one clear refusal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
-from pathlib import Path
 from typing import Any
-
-import torch
 
 from adascale import detectors
 from adascale.bench.run import Entry
+from adascale.cli.groups import PreprocessOptions, method_names
 from adascale.core.errors import InputError
 from adascale.decision.tuning import GRIDS, Judge, Point, grid
 from adascale.detectors import Detector
@@ -20,51 +18,51 @@ from adascale.images.preprocess import Preprocess
 PRESET_METHODS = {method for method, *_ in detectors.PRESETS}
 
 
-def settings(names: list[str], given: list[str], preset: str | None) -> dict[str, dict[str, Any]]:
-    """The parameters of each method, from the preset and from ``name=value`` or ``method.name=value``."""
-    chosen: dict[str, dict[str, Any]] = {name: {} for name in names}
-    for name in names:
-        detectors.get(name)
-        if preset is not None and (len(names) == 1 or name in PRESET_METHODS):
-            data, _, network = preset.partition("/")
-            chosen[name] |= detectors.preset(name, data, network)
-    if preset is not None and not PRESET_METHODS & set(names):
-        raise InputError(f"--preset {preset}: there are presets for {', '.join(sorted(PRESET_METHODS))} only.")
+def settings(methods: Mapping[str, str], given: list[str], preset: str | None) -> dict[str, dict[str, Any]]:
+    """The parameters of each method, from the preset and from ``name=value`` or ``method.name=value``.
+
+    methods: name -> how it was given (a name, or file.py:Class).
+    """
+    chosen: dict[str, dict[str, Any]] = {name: {} for name in methods}
+    if preset is not None:
+        for name, values in _presets(methods, preset).items():
+            chosen[name] |= values
     for setting in given:
         key, _, text = setting.partition("=")
         owner, _, parameter = key.rpartition(".")
-        owner = owner or (names[0] if len(names) == 1 else "")
+        owner = owner or (next(iter(methods)) if len(methods) == 1 else "")
         if owner not in chosen:
-            raise InputError(f"--set {setting}: say which method, as in {names[0]}.{parameter}={text}.")
-        chosen[owner][parameter] = _value(detectors.get(owner), parameter, text)
+            raise InputError(f"--set {setting}: say which method, as in {next(iter(methods))}.{parameter}={text}.")
+        chosen[owner][parameter] = _value(detectors.get(methods[owner]), parameter, text)
     return chosen
 
 
-def entries(names: list[str], given: list[str], preset: str | None, tune: str) -> Iterator[Entry]:
+def _presets(names: Iterable[str], preset: str) -> dict[str, dict[str, float]]:
+    data, _, network = preset.partition("/")
+    if found := {name: detectors.preset(name, data, network) for name in names if name in PRESET_METHODS}:
+        return found
+    raise InputError(f"--preset {preset}: there are presets for {', '.join(sorted(PRESET_METHODS))} only.")
+
+
+def entries(texts: list[str], given: list[str], preset: str | None, tune: str) -> Iterator[Entry]:
     """The lines of a benchmark's table: each method as it is (and with the preset), then tuned where asked."""
-    names = [part.strip() for name in names for part in name.split(",") if part.strip()]
-    names = [cls.name for cls in detectors.ALL] if "all" in names else list(dict.fromkeys(names))
-    chosen = settings(names, given, None)
-    if preset is not None and not PRESET_METHODS & set(names):
-        raise InputError(f"--preset {preset}: there are presets for {', '.join(sorted(PRESET_METHODS))} only.")
-    for name in names:
-        method = configured(name, chosen[name])
+    methods = {detectors.get(text).name: text for text in method_names(texts)}
+    chosen = settings(methods, given, None)
+    presets = _presets(methods, preset) if preset is not None else {}
+    for name, text in methods.items():
+        method = configured(text, chosen[name])
         yield Entry(name, method)
-        if preset is not None and name in PRESET_METHODS:
-            values = detectors.preset(name, *preset.split("/", 1)) if "/" in preset else {}
-            if not values:
-                raise InputError(f"--preset {preset}: give DATA/NETWORK, such as imagenet/resnet-50.")
-            yield Entry(f"{name} (preset)", replace(method, **values))
+        if name in presets:
+            yield Entry(f"{name} (preset)", replace(method, **presets[name]))
         judge: Judge = "self" if tune == "self" else "ood"
-        tuned = Entry(
-            f"{name} (tuned{' on OOD-val' if judge == 'ood' else ''})", method, judge, frozenset(chosen[name])
-        )
+        label = f"{name} (tuned{' on OOD-val' if judge == 'ood' else ''})"
+        tuned = Entry(label, method, judge, frozenset(chosen[name]))
         if tune != "none" and tuned.space():
             yield tuned
 
 
 def points(entry: Entry, text: str | None) -> list[Point]:
-    """A grid: the method's own but for what was given, one of the paper's by name, or ``p_min=60,65 p_max=80,85``."""
+    """A grid: the method's search space without what was given, a grid of the paper, or ``p_min=60,65 p_max=80``."""
     method = entry.method
     if text is None:
         return grid(method, entry.space())
@@ -87,15 +85,13 @@ def points(entry: Entry, text: str | None) -> list[Point]:
     return usable
 
 
-def preprocess(
-    known: Preprocess | None, size: str | None, crop: str | None, mean: str | None, std: str | None
-) -> Preprocess:
+def preprocess(known: Preprocess | None, look: PreprocessOptions) -> Preprocess:
     """The network's own preprocessing with what was given on the command line in its place."""
     given: dict[str, Any] = {
-        "size": _numbers("size", size, int, scalar=True),
-        "crop": _numbers("crop", crop, int, scalar=True),
-        "mean": _numbers("mean", mean, float),
-        "std": _numbers("std", std, float),
+        "size": _numbers("size", look.size, int, scalar=True),
+        "crop": _numbers("crop", look.crop, int, scalar=True),
+        "mean": _numbers("mean", look.mean, float),
+        "std": _numbers("std", look.std, float),
     }
     given = {name: value for name, value in given.items() if value is not None}
     if "size" in given:
@@ -110,37 +106,6 @@ def preprocess(
     if missing := {"size", "mean", "std"} - set(given):
         raise InputError(f"The network's own preprocessing is not known; also pass --{', --'.join(sorted(missing))}.")
     return Preprocess(**given)
-
-
-def device(name: str) -> torch.device:
-    """``auto`` is a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch has all three for a missing device
-        raise InputError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}") from error
-
-
-def absolute(spec: str) -> str:
-    """A network's text that holds from any folder."""
-    if spec.startswith("hf:") and Path(spec[3:]).is_dir():
-        return f"hf:{Path(spec[3:]).resolve()}"
-    file, _, factory = spec.rpartition(":")
-    return f"{Path(file).resolve()}:{factory}" if file.endswith(".py") else spec
-
-
-def check_output(output: Path, names: list[str]) -> None:
-    """Before any work: one method writes a file, several a folder that holds no other detectors."""
-    if len(names) == 1:
-        if output.is_dir():
-            raise InputError(f"The output {output} is a folder; name a file.")
-    elif output.is_file():
-        raise InputError(f"The output {output} is a file; several methods need a folder.")
-    elif others := {file.stem for file in output.glob("*.safetensors")} - set(names):
-        raise InputError(
-            f"The folder {output} holds other files ({', '.join(sorted(others)[:3])}); choose an empty one."
-        )
 
 
 def _value(cls: type[Detector], name: str, text: str) -> Any:

@@ -6,133 +6,54 @@ import json
 import shlex
 import sys
 import time
-from pathlib import Path
-from typing import Annotated
 
-import typer
 from rich.console import Console
 
 from adascale import detectors
 from adascale.bench.run import Network, tested
-from adascale.bench.suites import SUITES
 from adascale.cli import options
-from adascale.cli.console import (
-    AsJson,
-    BatchSize,
-    Crop,
-    Device,
-    Mean,
-    Size,
-    Std,
-    Workers,
-    app,
-    end,
-    plain_table,
-    resumable,
-    say,
-)
-from adascale.cli.inputs import (
-    Available,
-    Cache,
-    Data,
-    Far,
-    Head,
-    IdImages,
-    Limit,
-    ManyWeights,
-    Models,
-    Near,
-    Seed,
-    Settings,
-    Shifted,
-    Train,
-    Val,
-    check_places,
-    networks,
-    opened,
-)
+from adascale.cli.commands import Study
+from adascale.cli.console import end, plain_table, resumable, say
+from adascale.cli.images import suite_images
+from adascale.cli.networks import networks
 from adascale.core.errors import InputError
-from adascale.core.extras import optional
+from adascale.core.folders import cache_folder
 from adascale.detectors.configure import configured
-from adascale.extraction.batches import Passes
-from adascale.extraction.cache import cache_folder
-from adascale.paper import figures as paper
+from adascale.paper import published as paper
 from adascale.paper import studies
 from adascale.paper.studies.base import Result
-from adascale.paper.studies.setting import Setting, Study, Subject
-from adascale.paper.studies.write import for_people, remarks, remove, save
+from adascale.paper.studies.experiment import Experiment, Subject
+from adascale.paper.studies.study import Study as PaperStudy
+from adascale.paper.studies.write import remarks, remove, save_result
+from adascale.report.terminal import by_group
 
 
-@app.command()
-def study(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="Studies, all, or list to see what there is.")],
-    suite: Annotated[
-        str | None,
-        typer.Option(help=f"{', '.join(SUITES)}, or a TOML file [default: digits, without --model and --id]."),
-    ] = None,
-    model: Models = None,
-    weights: ManyWeights = None,
-    preset: Annotated[
-        list[str] | None,
-        typer.Option(help="What the paper calls the network, e.g. imagenet/resnet-50; one, or one for each network."),
-    ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the results.")] = Path("adascale-study"),
-    setting: Settings = None,
-    id_images: IdImages = None,
-    val: Val = None,
-    train: Train = None,
-    near: Near = None,
-    far: Far = None,
-    shifted: Shifted = None,
-    data: Data = None,
-    available: Available = False,
-    limit: Limit = None,
-    cache: Cache = None,
-    report: Annotated[bool, typer.Option(help="Write report.html, which needs matplotlib.")] = True,
-    head: Head = None,
-    size: Size = None,
-    crop: Crop = None,
-    mean: Mean = None,
-    std: Std = None,
-    seed: Seed = 0,
-    batch_size: BatchSize = 32,
-    workers: Workers = None,
-    device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Run the paper's tables and figures, the paper's figures beside the measured; NAME is one of `study list`."""
-    if names == ["list"]:
-        _list(as_json)
+def study(given: Study) -> None:
+    """Run the studies in order; each is printed and saved as soon as it is done."""
+    if given.names == ["list"]:
+        _list(given.as_json)
         return
-    named = [studies.get(name) for name in dict.fromkeys(names) if name != "all"]  # refuses what there is not
-    chosen = list(studies.ALL) if "all" in names else named
-    if report:
-        optional("matplotlib", "report")  # better now than after the work
-    check_places(out, cache)
-    if suite is None and id_images is None:
-        if model:
-            raise InputError("--model without images; give --suite, or --id with --near or --far.")
-        suite = "digits"
-    places: list[paper.Place | None] = [paper.place(text) for text in preset or []] or [None]
-    given = options.settings(["adascale_a"], setting or [], None)["adascale_a"]
+    everything, suite = "all" in given.names, given.suite or (None if given.id_images else "digits")
+    named = [studies.get(name) for name in dict.fromkeys(given.names) if name != "all"]  # refuses an unknown name
+    places: list[paper.Place | None] = [paper.place(text) for text in given.preset or []] or [None]
+    fixed = options.settings({"adascale_a": "adascale_a"}, given.setting or [], None)["adascale_a"]
     for one in places:
-        configured("adascale_a", {**({} if one is None else detectors.preset("adascale_a", *one)), **given})
-    suited, images = opened(suite, (id_images, val, train, near, far, shifted), data, available, limit, seed)
-    found = networks(model, weights, head, device, suite, (size, crop, mean, std))
-    passes = Passes(batch_size, workers)
-    subjects = _subjects(found, places)
-    command = shlex.join(["adascale", *sys.argv[1:]])
-    place = Setting(suited, images, subjects, cache or cache_folder(), seed, passes, given, command)
-    _say_uncompared(place)
+        configured("adascale_a", {**({} if one is None else detectors.preset("adascale_a", *one)), **fixed})
+    suited, images = suite_images(suite, given)
+    subjects = _subjects(networks(given, suite), places)
+    command, cache = shlex.join(["adascale", *sys.argv[1:]]), given.cache or cache_folder()
+    experiment = Experiment(suited, images, subjects, cache, given.seed, given.passes(), fixed, command)
+    _say_uncompared(experiment)
     with resumable():
-        results = [result for one in chosen if (result := _run(one, place, out, as_json, "all" in names))]
-    if as_json:
+        chosen = studies.ALL if everything else named
+        results = [result for one in chosen if (result := _run(one, experiment, given, everything))]
+    if given.as_json:
         print(json.dumps([result.document() for result in results]))
-    if report:
-        from adascale.paper.studies.page import write_page
+    if given.report:
+        from adascale.paper.studies.write import write_page
 
-        say(f"wrote {write_page(out, [one.name for one in studies.ALL])}")
-    say(f"activations are kept in {place.cache}")
+        say(f"wrote {write_page(given.out, [one.name for one in studies.ALL])}")
+    say(f"activations are kept in {cache}")
     unreadable = max((block.unreadable for result in results for block in result.blocks), default=0)
     end(unreadable, sum(len(found) for _, found in tested(images).values()))
 
@@ -156,28 +77,26 @@ def _subjects(found: list[Network], places: list[paper.Place | None]) -> list[Su
     return [Subject(network, place) for network, place in zip(found, places, strict=True)]
 
 
-def _say_uncompared(setting: Setting) -> None:
-    others = [one.place for one in setting.subjects if one.place is not None and setting.compared(one) is None]
+def _say_uncompared(experiment: Experiment) -> None:
+    others = [one.place for one in experiment.subjects if one.place is not None and experiment.compared(one) is None]
     if others:
         names = ", ".join(dict.fromkeys(map(str, others)))
-        say(
-            f"note: {setting.suite.name} has other images than the paper for {names}: its setting, but not its figures."
-        )
+        say(f"note: {experiment.suite.name} has other images than the paper for {names}; its values are not shown.")
 
 
-def _run(one: Study, setting: Setting, out: Path, quiet: bool, among_all: bool) -> Result | None:
-    """The result; of all studies one that these images are not fit for is left out, an older result removed."""
+def _run(one: PaperStudy, experiment: Experiment, given: Study, among_all: bool) -> Result | None:
+    """The result. Among all studies, one that cannot use these images is left out and its older files are removed."""
     began = time.monotonic()
     try:
-        result = one.run(setting)
+        result = one.run(experiment)
     except InputError as error:
         if not among_all:
             raise
-        removed = remove(one.name, out)
+        removed = remove(one.name, given.out)
         say(f"left out {one.name}: {error}" + (f" (removed its older {', '.join(removed)})" if removed else ""))
         return None
-    files = save(result, out)
-    if not quiet:
+    files = save_result(result, given.out)
+    if not given.as_json:
         _print(result)
     say(f"{one.name}: {time.monotonic() - began:.1f} s, wrote {', '.join(map(str, files))}")
     return result
@@ -187,7 +106,7 @@ def _print(result: Result) -> None:
     console = Console(highlight=False)
     console.print(f"{result.title}. {result.question} (Paper: {result.source})", soft_wrap=True)
     for block in result.blocks:
-        for title, table in for_people(block):
+        for title, table in by_group(block):
             console.print(f"\n{title}", soft_wrap=True)
             console.print(table)
         if block.note:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-import torch
-
 from adascale.core.errors import MissingExtraError
 
 
@@ -35,6 +33,8 @@ def declare_torchvision_operators() -> None:
     except RuntimeError as error:
         if "torchvision::" not in str(error):
             raise
+        import torch
+
         for operator in ("nms", "qnms"):
             torch.library.define(
                 f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"

@@ -16,6 +16,7 @@ from adascale.core.types import Head
 from adascale.core.version import __version__
 from adascale.detectors import Detector, registry
 from adascale.detectors.configure import configured
+from adascale.maths.rounding import alike
 from adascale.network.classifier import Classifier
 from adascale.storage.tensors import ForeignFileError, TensorFileError, load_tensors, save_tensors
 
@@ -176,7 +177,7 @@ class NetworkIdentity:
                     features, _ = classifier.locate(images).forward(images)
                 except HeadNotFoundError as error:
                     raise DetectorFileError(f"{fitted}; in this {given} it is not the head. {advice}") from error
-                if not _alike(features, file.tensors["probe.features"]):
+                if not alike(features, file.tensors["probe.features"], 0.02):
                     raise DetectorFileError(
                         f"{fitted}; this {given} has its weights, but computes something else. {advice}"
                     )
@@ -194,9 +195,3 @@ def _same_network(first: DetectorFile, second: DetectorFile) -> bool:
         name in first.tensors and name in second.tensors and torch.equal(first.tensors[name], second.tensors[name])
         for name in probes
     )
-
-
-def _alike(found: Tensor, saved: Tensor) -> bool:
-    """Whether features are equal up to what another machine or library version may round differently."""
-    found = found.detach().cpu().float()
-    return found.shape == saved.shape and bool((found - saved).abs().max() <= 0.02 * saved.abs().max().clamp_min(1e-6))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +16,6 @@ from adascale.core.types import Outputs, View
 from adascale.storage.tensors import TensorFile, TensorFileError, load_tensors, save_tensors
 
 KIND = "adascale-shard"
-
-
-def cache_folder() -> Path:
-    """Where activations are kept by default: ADASCALE_CACHE, or else the user's cache folder."""
-    if given := os.environ.get("ADASCALE_CACHE"):
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "adascale"
 
 
 def cache_key(*parts: object) -> str:

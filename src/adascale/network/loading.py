@@ -16,10 +16,8 @@ from adascale.core import modules
 from adascale.core.errors import AdascaleError, InputError
 from adascale.core.extras import optional
 from adascale.images.preprocess import Preprocess
+from adascale.network import FORMS, digits
 from adascale.network import cifar as networks
-from adascale.network import digits
-
-FORMS = "torchvision:NAME, timm:NAME, hf:DIR_OR_ID, adascale:NAME or path/to/file.py:factory"
 
 
 def load_network(spec: str, weights: str | Path | None = None) -> tuple[nn.Module, Preprocess | None]:
@@ -95,7 +93,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 
 
 def _own(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
-    networks.known(name)
+    networks.network_class(name)
     if state is None:
         raise InputError(f"adascale:{name} comes without weights; pass --weights (adascale train makes them).")
     return networks.made_for(name, state), networks.CIFAR

@@ -1,0 +1,128 @@
+"""The networks and detectors that the options of a command name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from adascale.bench.run import Network
+from adascale.cli import options
+from adascale.cli.commands import Fit, Score
+from adascale.cli.console import say
+from adascale.cli.groups import NetworksOptions
+from adascale.core.errors import DetectorFileError, InputError
+from adascale.decision.detector_file import DetectorFile
+from adascale.decision.ood_detector import OODDetector
+from adascale.images.preprocess import Preprocess
+from adascale.network import FORMS
+from adascale.network.classifier import Classifier
+from adascale.network.loading import load_network
+from adascale.network.trained import NAME, registered
+from adascale.training.checkpoint import settings_of
+
+
+def device(name: str) -> torch.device:
+    """``auto`` is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch has all three for a missing device
+        raise InputError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}") from error
+
+
+def network(
+    spec: str, weights: Path | None, given: Fit | NetworksOptions, draft: bool | None = None, **running: Any
+) -> tuple[Classifier, Preprocess]:
+    """One network on its device, and its preprocessing with what was given in its place."""
+    model, known = load_network(spec, weights)
+    preprocess = options.preprocess(known, given)
+    if draft is not None:
+        preprocess = replace(preprocess, draft=draft)
+    return Classifier(model.to(device(given.device)), given.head, **running), preprocess
+
+
+def networks(given: NetworksOptions, suite: str | None) -> list[Network]:
+    """The networks under distinct names: the factory's, or the weights' where one factory comes several times."""
+    if not given.model and suite != "digits":
+        raise InputError(f"Which network? Give --model: {FORMS}.")
+    return [
+        Network(name, *network(spec, file, given), settings_of(file))
+        for name, spec, file in zip(*_listed(given.model or ["digits"], given.weights or []), strict=True)
+    ]
+
+
+def _listed(specs: list[str], weights: list[Path]) -> tuple[list[str], list[str], list[Path | None]]:
+    """Name, text and weights of every network; a ``networks.json`` lists networks with their weights."""
+    if any(map(_is_registry, specs)):
+        if weights:
+            raise InputError(f"--weights beside {NAME}, which names its own; leave one of them out.")
+        known = [entry for spec in specs if _is_registry(spec) for entry in registered(spec)]
+        others = [spec for spec in specs if not _is_registry(spec)]
+        names = [entry.name for entry in known] + _names(others, [])
+        return _distinct(names), [e.model for e in known] + others, [e.weights for e in known] + [None] * len(others)
+    if len(specs) == 1 and len(weights) > 1:
+        specs = specs * len(weights)
+    if weights and len(weights) != len(specs):
+        raise InputError(f"{len(specs)} --model and {len(weights)} --weights; give one weights file for each network.")
+    return _names(specs, weights), specs, [*weights] or [None] * len(specs)
+
+
+def _is_registry(spec: str) -> bool:
+    return Path(spec).name == NAME or (Path(spec) / NAME).is_file()
+
+
+def _names(specs: list[str], files: list[Path]) -> list[str]:
+    names = [spec.rpartition(":")[2] for spec in specs]
+    if len(set(names)) < len(names) and files:
+        names = [f"{name} {file.stem}" for name, file in zip(names, files, strict=True)]
+    return _distinct(names)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    return names if len(set(names)) == len(names) else [f"{name} {i + 1}" for i, name in enumerate(names)]
+
+
+def absolute(spec: str) -> str:
+    """The text of a network, valid in every working directory."""
+    if spec.startswith("hf:") and Path(spec[3:]).is_dir():
+        return f"hf:{Path(spec[3:]).resolve()}"
+    file, _, factory = spec.rpartition(":")
+    return f"{Path(file).resolve()}:{factory}" if file.endswith(".py") else spec
+
+
+def check_output(output: Path, names: set[str]) -> None:
+    """One method writes a file; several write a folder that must hold no other detectors."""
+    if len(names) == 1:
+        if output.is_dir():
+            raise InputError(f"The output {output} is a folder; name a file.")
+    elif output.is_file():
+        raise InputError(f"The output {output} is a file; several methods need a folder.")
+    elif others := {file.stem for file in output.glob("*.safetensors")} - names:
+        raise InputError(
+            f"The folder {output} holds other files ({', '.join(sorted(others)[:3])}); choose an empty one."
+        )
+
+
+def detectors(files: list[DetectorFile], given: Score) -> dict[str, OODDetector]:
+    """The detectors by the names of their columns: the method's, or the file's where a method comes twice."""
+    about, first = files[0].record["about"], files[0].path
+    spec = given.model or about.get("model")
+    if spec is None:
+        raise DetectorFileError(f"{first} does not say which network it belongs to; pass --model.")
+    if given.model is None:
+        say(f"network {spec} (named in {first.name})")
+    found, _ = load_network(spec, given.weights or about.get("weights"))
+    classifier = Classifier(found.to(device(given.device)), compiled=given.compiled)
+    loaded = OODDetector.load_all(files, classifier)
+    if len({(detector.preprocess, detector.input_shape) for detector in loaded}) > 1:
+        raise DetectorFileError("The detectors were fitted with different preprocessing; score them one by one.")
+    names = [detector.method.name for detector in loaded]
+    if len(set(names)) < len(names):
+        names = [file.path.stem for file in files]
+    if len(set(names)) < len(names):
+        raise DetectorFileError("Two detectors of one method have the same file name; rename one, for the columns.")
+    return dict(zip(names, loaded, strict=True))
