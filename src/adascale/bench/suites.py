@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from adascale.bench import SUITES
+from adascale.bench import SUITES as SUITES
 from adascale.core.errors import InputError
 from adascale.images.corruptions import KINDS, Corruption, all_corruptions
 from adascale.images.sources import LIST_SUFFIXES, ImageSet, find_images

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from adascale import detectors
 from adascale.cli import networks, options
@@ -33,7 +34,7 @@ def fit(given: Fit) -> None:
     training = find_images(given.train, given.root) if given.train else None
     running = {"precision": given.precision, "compiled": given.compiled}
     classifier, preprocess = networks.network(given.model, given.weights, given, draft=given.draft, **running)
-    common = {"alpha": given.alpha, "split_seed": given.split_seed, "preprocess": preprocess}
+    common: dict[str, Any] = {"alpha": given.alpha, "split_seed": given.split_seed, "preprocess": preprocess}
     made = [OODDetector(classifier, text, **common, **settings[name]) for name, text in methods.items()]
     output = given.output.resolve()
     networks.check_output(output, set(methods))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from adascale.bench.suites import SUITES, Suite, SuiteImages, drawn, load_suite, named, open_suite, own_suite
+from adascale.bench import SUITES
+from adascale.bench.suites import Suite, SuiteImages, drawn, load_suite, named, open_suite, own_suite
 from adascale.cli.console import say
 from adascale.cli.groups import ImageOptions, SuiteOptions
 from adascale.core.errors import InputError

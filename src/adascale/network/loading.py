@@ -16,9 +16,8 @@ from adascale.core import modules
 from adascale.core.errors import AdascaleError, InputError
 from adascale.core.extras import optional
 from adascale.images.preprocess import Preprocess
-from adascale.network import FORMS
+from adascale.network import FORMS, digits
 from adascale.network import cifar as networks
-from adascale.network import digits
 
 
 def load_network(spec: str, weights: str | Path | None = None) -> tuple[nn.Module, Preprocess | None]:
