@@ -13,6 +13,7 @@ from adascale import detectors
 from adascale.core.errors import DetectorFileError, HeadNotFoundError, InputError
 from adascale.core.types import Head, Outputs
 from adascale.detectors import Detector
+from adascale.maths.rounding import alike
 from adascale.network.classifier import Classifier
 
 
@@ -42,7 +43,7 @@ def adopt_head(
                 features, _ = classifier.locate(tensors["probe.images"]).forward(tensors["probe.images"])
             except HeadNotFoundError as error:
                 raise DetectorFileError(f"{fitted}; in this {given} it is no head. {advice}") from error
-            if not _alike(features, tensors["probe.features"]):
+            if not alike(features, tensors["probe.features"], 0.02):  # other machines and versions round differently
                 raise DetectorFileError(f"{fitted}; this {given} has its weights, but computes otherwise. {advice}")
         if classifier.head.fingerprint() != saved["fingerprint"]:
             raise DetectorFileError(f"{fitted}; this {given}'s has other weights. {advice}")
@@ -74,9 +75,3 @@ def shared_rows(outputs: Outputs, train: Outputs) -> int:
     known = set(keys(train))
     shared = sum(key in known for key in keys(outputs))
     return shared if shared > max(1, len(outputs) // 50) else 0  # a few may fall together by chance
-
-
-def _alike(found: Tensor, saved: Tensor) -> bool:
-    """Equal but for what another machine or library version may round differently."""
-    found = found.detach().cpu().float()
-    return found.shape == saved.shape and bool((found - saved).abs().max() <= 0.02 * saved.abs().max().clamp_min(1e-6))

@@ -16,15 +16,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from adascale.core.errors import InputError
+from adascale.core.folders import cache_folder as cache_folder
 from adascale.core.types import Outputs, View
 from adascale.storage.tensors import digest
-
-
-def cache_folder() -> Path:
-    """Where activations are kept unless said otherwise: ADASCALE_CACHE, else the user's cache folder."""
-    if given := os.environ.get("ADASCALE_CACHE"):
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "adascale"
 
 
 def cache_key(*parts: object) -> str:

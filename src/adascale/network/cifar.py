@@ -197,13 +197,13 @@ NETWORKS: Mapping[str, type[CifarNet]] = {
 
 def make(name: str, classes: int = 10, width: float = 1.0) -> CifarNet:
     """The untrained network of this name; ``width`` scales its channels (WRN-28-10 at 0.1 is WRN-28-1)."""
-    kind = known(name)
+    kind = network_class(name)
     if not 0 < width < float("inf"):
         raise InputError(f"width={width}; it must be above 0, 1 is the paper's.")
     return kind(classes, max(1, round(kind.full_width * width)))
 
 
-def known(name: str) -> type[CifarNet]:
+def network_class(name: str) -> type[CifarNet]:
     if name not in NETWORKS:
         raise InputError(f"adascale has no network {name!r}; it has {', '.join(NETWORKS)}.")
     return NETWORKS[name]
@@ -211,7 +211,7 @@ def known(name: str) -> type[CifarNet]:
 
 def made_for(name: str, state: Mapping[str, Tensor]) -> CifarNet:
     """The network of this name in the size of these weights, with the weights in it."""
-    kind = known(name)
+    kind = network_class(name)
     if kind is DenseNetBC100:
         state = from_blocks(state)
     if "head.weight" not in state or "stem.weight" not in state:

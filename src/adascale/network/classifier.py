@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,30 +12,24 @@ from torch import Tensor, nn
 
 from adascale.core.errors import HeadNotFoundError, InputError
 from adascale.core.types import Head
+from adascale.maths.rounding import alike
+from adascale.network.fingerprints import hash_of_code, hash_of_weights
 from adascale.network.heads import (
     Call,
     advice,
-    alike,
     copied,
+    find_head,
     first_tensor,
     head_of,
     kind,
     matrix_modules,
-    named,
+    named_head,
     own,
     record,
     rows,
-    search,
+    slack_of,
 )
-from adascale.network.running import (
-    Backend,
-    Compiled,
-    at_once,
-    autocast,
-    borrowed,
-    check_precision,
-    likes_channels_last,
-)
+from adascale.network.running import Backend, Compiled, at_once, autocast, borrowed, likes_channels_last
 
 
 class Classifier:
@@ -70,7 +61,7 @@ class Classifier:
         self.head_name = self.asked_for = head
         self.located = False
         self.precision, self.compiled, self.channels_last = precision, compiled, channels_last
-        check_precision(precision)
+        autocast(self.device, precision)  # refuses what does not run here
         self._layout, self._logits_shape = torch.contiguous_format, ()
         self._head_calls = 0  # at most in one pass so far
         self._parts: Compiled | None = None
@@ -108,20 +99,20 @@ class Classifier:
         usable = images[images.flatten(1).isfinite().all(1)][:2]
         if not len(usable):
             raise InputError("Every image of the first batch holds NaN or infinite values; check the preprocessing.")
-        self._layout = torch.contiguous_format
         with borrowed(self.model), torch.no_grad(), autocast(self.device, self.precision):
+            self._layout = torch.contiguous_format
             calls, output = record(self.model, self.prepare(usable))
             if self.head_name is None:
-                call = search(calls, output, self.model)
+                call = find_head(calls, output, self.model)
             else:
-                call = named(self.head_name, calls, self.model)
+                call = named_head(self.head_name, calls, self.model)
             wanted = self.channels_last
             if wanted is None:
                 wanted = self.device.type == "cpu" and likes_channels_last(self.model)
             if wanted and usable.ndim == 4 and self._same_with_channels_last(usable, call):
                 self._layout = torch.channels_last
-        self.head_name, self._head, self.located = call.name, copied(head_of(call.module)), True
-        self._head_calls, self._parts = 0, None
+            self.head_name, self._head, self.located = call.name, copied(head_of(call.module)), True
+            self._head_calls, self._parts = 0, None
         return self
 
     def _same_with_channels_last(self, images: Tensor, call: Call) -> bool:
@@ -129,12 +120,12 @@ class Classifier:
         twice = images if len(images) > 1 else torch.cat([images, images])
         try:
             calls, _ = record(self.model, self.prepare(twice).to(memory_format=torch.channels_last))
-            found = named(call.name, calls, self.model)
+            found = named_head(call.name, calls, self.model)
         except Exception as error:
             if self.channels_last:
                 raise InputError(f"{kind(self.model)} does not take channels_last=True: {error}") from error
             return False
-        return alike(found.result[: len(images)], call.result)
+        return alike(found.result[: len(images)], call.result, 10 * slack_of(call.result))
 
     def adopt(self, name: str) -> Classifier:
         """Take this layer as the head as it stands; it is proven on the first batch."""
@@ -172,13 +163,15 @@ class Classifier:
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """The network as it has to be for a pass. Several passes within cost this once."""
+        """The network as a pass needs it. Passes within this context find it so already."""
+        with borrowed(self.model), autocast(self.device, self.precision), self._compiled():
+            yield
+
+    def _compiled(self) -> AbstractContextManager[None]:
         if self.compiled and self._parts is None:
             backend: Backend = "inductor" if isinstance(self.compiled, bool) else self.compiled
             self._parts = Compiled(self.model, self._name, backend)
-        compiled = self._parts.active() if self._parts is not None else nullcontext()
-        with borrowed(self.model), autocast(self.device, self.precision), compiled:
-            yield
+        return nullcontext() if self._parts is None else self._parts.active()
 
     def _pieces(self, images: Tensor) -> tuple[Tensor, ...]:
         ready = self.prepare(images)
@@ -217,23 +210,12 @@ class Classifier:
 
     def fingerprint(self) -> str:
         """A hash of every parameter and buffer and of the kinds of modules."""
-        kinds = [f"{name} {kind(module)}" for name, module in self.model.named_modules() if name]
-        digest = hashlib.sha256("\n".join(kinds).encode())
-        for name, tensor in sorted(chain(self.model.named_parameters(), self.model.named_buffers())):
-            raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(raw.numpy().data)
-        return digest.hexdigest()
+        return hash_of_weights(self.model)
 
     def code(self) -> str:
-        """A hash of how the network computes: every module's settings, and the source files of those of one's own."""
-        texts = [f"{name} {kind(module)}({module.extra_repr()})" for name, module in self.model.named_modules()]
-        texts.append(f"{self.precision} {self.compiled} {self.channels_last} {likes_channels_last(self.model)}")
-        files = {_own_source(cls) for cls in {type(module) for module in self.model.modules()}}
-        digest = hashlib.sha256("\n".join([str(torch.__version__), *texts]).encode("utf8", "surrogateescape"))
-        for file in sorted(filter(None, files)):
-            digest.update(Path(file).read_bytes())
-        return digest.hexdigest()
+        """A hash of how the network computes: its options, its modules' settings, and the user's own source files."""
+        options = f"{self.precision} {self.compiled} {self.channels_last} {likes_channels_last(self.model)}"
+        return hash_of_code(self.model, options)
 
     def _run(self, images: Tensor) -> tuple[Tensor, Tensor]:
         module, seen = self.model.get_submodule(self._name), list[tuple[Any, Any]]()
@@ -279,20 +261,6 @@ class Classifier:
         if found is None:
             raise InputError(f"The head {self.head_name!r} did not see one feature vector for each image of the batch.")
         return found
-
-
-def _own_source(cls: type) -> str | None:
-    """The file of a class that its user may edit; None for one of an installed package.
-
-    The class's functions tell it first: its module may have been replaced by another one of the same name.
-    """
-    functions = [value for value in vars(cls).values() if inspect.isfunction(value)]
-    try:
-        file = inspect.getsourcefile(functions[0] if functions else cls)
-    except (TypeError, OSError):  # built in, or typed into a shell
-        return None
-    own = file is not None and Path(file).is_file() and "site-packages" not in Path(file).parts
-    return file if own else None
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

@@ -1,7 +1,8 @@
-"""The last linear layer of any network, found by behaviour: the module whose output *is* the logits."""
+"""The search for the last linear layer of any network, by behaviour: it is the module whose output *is* the logits."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 
 from adascale.core.errors import HeadNotFoundError, InputError
 from adascale.core.types import Head
+from adascale.maths.rounding import alike
 
 
 class Call(NamedTuple):
@@ -36,11 +38,11 @@ def record(model: nn.Module, images: Tensor) -> tuple[list[Call], Any]:
     return calls, output
 
 
-def search(calls: list[Call], output: Any, model: nn.Module) -> Call:
+def find_head(calls: list[Call], output: Any, model: nn.Module) -> Call:
     """The one module whose last output is the network's logits (or becomes them by a final softmax)."""
     last = {call.name: call for call in calls}
     found: dict[str, Call] = {}
-    for tensor in _possible_logits(output):
+    for tensor in logits_in(output):
         if not tensor.isfinite().all():
             raise InputError(
                 f"{kind(model)} gives logits that are not finite for these images; check weights and preprocessing."
@@ -59,7 +61,7 @@ def search(calls: list[Call], output: Any, model: nn.Module) -> Call:
     raise HeadNotFoundError(f"Which layer is the head of {kind(model)}? Here {problem}. {advice(candidates)}")
 
 
-def named(name: str, calls: list[Call], model: nn.Module) -> Call:
+def named_head(name: str, calls: list[Call], model: nn.Module) -> Call:
     call = {entry.name: entry for entry in calls}.get(name)
     if call is None or not _is_affine(call):
         reason = "was not called" if call is None else "does not compute W a + b with one result for each image"
@@ -69,17 +71,16 @@ def named(name: str, calls: list[Call], model: nn.Module) -> Call:
     return call
 
 
-def _possible_logits(output: Any) -> list[Tensor]:
-    """The (N, C) tensors in whatever a network returns; only the one called logits where there is one."""
+def logits_in(output: Any) -> list[Tensor]:
+    """The (N, C) tensors in whatever a network returns; only the one called ``logits`` where there is one."""
     if isinstance(output, Tensor):
         return [output] if output.ndim == 2 and output.is_floating_point() else []
-    if isinstance(output, dict):  # Hugging Face's ModelOutput is one
-        items = [output["logits"]] if "logits" in output else list(output.values())
-    elif isinstance(output, tuple | list):
-        items = list(output)
-    else:
-        items = [output.logits] if hasattr(output, "logits") else []
-    return [tensor for item in items for tensor in _possible_logits(item)]
+    is_mapping = isinstance(output, Mapping)  # Hugging Face's ModelOutput is one
+    logits = output.get("logits") if is_mapping else getattr(output, "logits", None)
+    if logits is not None:
+        return logits_in(logits)
+    items = output.values() if is_mapping else output if isinstance(output, tuple | list) else ()
+    return [tensor for item in items for tensor in logits_in(item)]
 
 
 def _gives(call: Call, logits: Tensor) -> bool:
@@ -87,37 +88,29 @@ def _gives(call: Call, logits: Tensor) -> bool:
     result = rows(call.result, len(logits))
     if result is None or result.shape != logits.shape:
         return False
-    slack = _slack(logits)
+    slack = slack_of(logits)
     result, logits = result.double(), logits.double()
     forms = (result, result.log_softmax(1), result.softmax(1))
     return any(torch.allclose(form, logits, rtol=slack, atol=slack / 1000) for form in forms)
 
 
 def _is_affine(call: Call) -> bool:
-    """The proof: the result equals ``W a + b`` within what the precision allows."""
+    """The proof: the result equals ``W a + b`` up to rounding."""
     head, features, result = head_of(call.module), rows(call.given), rows(call.result)
     if head is None or features is None or result is None:
         return False
     if features.shape[1] != head.weight.shape[1] or result.shape != (len(features), len(head.weight)):
         return False
-    expected = head(features)
-    slack = 10 * _slack(result) * max(float(expected.abs().max()), 1e-6)
-    return bool(((expected - result.double()).abs() <= slack).all())
+    return alike(result, head(features), 10 * slack_of(result))
 
 
-def alike(a: Any, b: Any) -> bool:
-    """Equal but for rounding."""
-    slack = 10 * _slack(b) * max(float(b.abs().max()), 1e-6)
-    return a.shape == b.shape and bool(((a.double() - b.double()).abs() <= slack).all())
-
-
-def _slack(tensor: Tensor) -> float:
-    """How far rounding may move a value of this precision, relatively."""
+def slack_of(tensor: Tensor) -> float:
+    """The relative difference that rounding may make to a value of this precision."""
     return 1e-4 if tensor.dtype in (torch.float32, torch.float64) else 1e-2
 
 
 def own(value: Any) -> Any:
-    """A copy, because the network may go on to write into what a layer gave it."""
+    """A copy, because the network may write into a layer's result later."""
     return value.clone() if isinstance(value, Tensor) else value
 
 

@@ -93,7 +93,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 
 
 def _own(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
-    networks.known(name)
+    networks.network_class(name)
     if state is None:
         raise InputError(f"adascale:{name} comes without weights; pass --weights (adascale train makes them).")
     return networks.made_for(name, state), networks.CIFAR

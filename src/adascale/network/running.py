@@ -1,4 +1,4 @@
-"""How a network is run: in the layout, pieces and precision that are fast, and given back exactly as it was."""
+"""Running a network: the layout, pieces and precision that are fast, and a guard that gives it back as it was."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import torch
 from torch import Tensor, nn
 
 from adascale.core.errors import InputError
+from adascale.core.precisions import PRECISIONS, check_parameters, check_runs
 
-PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
-# On a processor more images at once are slower: their activations leave the caches, and the memory allocator gives
-# large blocks back after every layer.
+# Larger batches are slower on a processor: their activations do not fit into its caches, and the memory allocator
+# returns large blocks to the system after every layer.
 _FEWEST_AT_ONCE = 16
 _VALUES_AT_ONCE = 2**17
 
 
 def at_once(images: Tensor, model: nn.Module) -> int:
-    """How many of these images go through a network together: all where they share statistics, or on a GPU."""
+    """How many of these images go through the network together: all on a GPU, or where they share statistics."""
     norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
     if images.device.type != "cpu" or any(norm.running_mean is None for norm in norms):
         return max(1, len(images))
@@ -29,20 +29,21 @@ def at_once(images: Tensor, model: nn.Module) -> int:
 
 
 def likes_channels_last(model: nn.Module) -> bool:
-    """Whether it is convolutional: such networks take less time on a processor with the channels last."""
+    """Whether the network is convolutional: with the channels last it then takes less time on a processor."""
     kinds = [type(module) for module in model.modules()]
     return kinds.count(nn.Conv2d) >= max(1, kinds.count(nn.Linear))
 
 
-def check_precision(precision: str | None) -> None:
-    if precision is not None and precision not in PRECISIONS:
-        raise InputError(f"precision={precision!r}; choose {' or '.join(PRECISIONS)}, or leave it out.")
-
-
 def autocast(device: torch.device, precision: str | None) -> AbstractContextManager[Any]:
-    """Matrix products and convolutions in this precision; None leaves the network's own."""
+    """Matrix products and convolutions in this precision; None leaves the network's own.
+
+    A precision that does not exist, or that does not run on this processor, is refused.
+    """
     if precision is None:
         return nullcontext()
+    if precision not in PRECISIONS:
+        raise InputError(f"precision={precision!r}; choose {' or '.join(PRECISIONS)}, or leave it out.")
+    check_runs(precision, f"precision={precision!r}", device)
     return torch.autocast(device.type, PRECISIONS[precision])
 
 
@@ -50,7 +51,7 @@ Backend = str | Callable[..., Any]
 
 
 class Compiled:
-    """The largest parts of a network that do not contain its head, compiled. The head stays within reach of hooks."""
+    """The largest parts of a network that do not contain its head, compiled. Hooks still reach the head."""
 
     def __init__(self, model: nn.Module, head: str, backend: Backend) -> None:
         parts = _parts(model, model.get_submodule(head))
@@ -71,9 +72,9 @@ class Compiled:
 
 
 def _called(part: nn.Module) -> Callable[..., Any]:
-    """A call of this part in a function with a code object of its own.
+    """A function that calls this part and has a code object of its own.
 
-    The compiler passes over torch's own frames, and counts its recompilations by code object.
+    The compiler skips torch's own frames and counts its recompilations by code object.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -105,7 +106,8 @@ _LOANS_GUARD = threading.Lock()
 def borrowed(model: nn.Module) -> Iterator[None]:
     """Evaluation mode and frozen parameters for the duration; every flag is put back, whatever happens.
 
-    One thread at a time; a loan within a loan costs nothing.
+    Only one thread at a time holds a network. Within the guard, the same thread may enter it again at no cost. A
+    network on a processor whose own parameters have a precision that does not run there is refused.
     """
     with _LOANS_GUARD:
         loan = _LOANS.setdefault(model, _Loan())
@@ -123,9 +125,10 @@ def borrowed(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _frozen(model: nn.Module) -> Iterator[None]:
-    modules = list(model.modules())
+    modules, parameters = list(model.modules()), list(model.parameters())
+    check_parameters({p.dtype for p in parameters if p.device.type == "cpu"}, type(model).__name__)
     training = [module for module in modules if module.training]
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
     attributes = [(space, dict(space)) for module in modules for space in (vars(module), module._buffers)]
     try:
         for module in training:
@@ -143,9 +146,9 @@ def _frozen(model: nn.Module) -> Iterator[None]:
 
 
 def _put_back_tensors(space: dict[str, Any], before: dict[str, Any]) -> None:
-    """Tensors that the pass left on a module (lazy caches, recomputed weights) go; what was there comes back.
+    """Remove the tensors that the pass left on a module (lazy caches, recomputed weights) and restore the old ones.
 
-    They were made without gradients, or in inference mode, where training could not use them.
+    The new ones were made without gradients, or in inference mode, and training could not use them.
     """
     for name in {*space, *before}:
         new, old = space.get(name), before.get(name)
@@ -157,7 +160,7 @@ def _put_back_tensors(space: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def _eager(model: nn.Module) -> Any:
-    """Hooks do not reach into compiled code, so networks compiled in place run eagerly meanwhile."""
+    """Hooks do not reach into compiled code, so networks that were compiled in place run eagerly meanwhile."""
     compiled = any(getattr(m, "_compiled_call_impl", None) or hasattr(m, "_orig_mod") for m in model.modules())
     stance = getattr(torch.compiler, "set_stance", None)
     return stance("force_eager") if compiled and stance is not None else nullcontext()

@@ -1,4 +1,4 @@
-"""One process, or one of several that train together: torchrun starts them, Accelerate joins them."""
+"""The processes that train together: one by default, several where torchrun starts them and Accelerate joins them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import nn
 
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
+from adascale.core.precisions import PRECISIONS, check_runs
 
 
 class Engine:
@@ -21,15 +22,15 @@ class Engine:
         self.device = torch.device(device)
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """What is called in training, so that gradients are averaged over the processes."""
+        """The module to call in training, which averages gradients over the processes."""
         return model
 
     def wait(self) -> None:
-        """Until every process is here."""
+        """Return when every process has called this."""
 
 
 class Accelerated(Engine):
-    """One of several processes; each takes its part of every batch, batch norms count their own part."""
+    """One of several processes. Each takes its part of every batch; batch norms see that part alone."""
 
     def __init__(self, device: torch.device | str = "cpu") -> None:
         accelerate = optional("accelerate", "train")
@@ -46,19 +47,22 @@ class Accelerated(Engine):
 
 
 def engine(device: torch.device | str = "cpu") -> Engine:
-    """Several processes where a launcher says so (WORLD_SIZE), else one."""
+    """The engine of several processes where a launcher has set WORLD_SIZE above 1, else that of one."""
     return Accelerated(device) if int(os.environ.get("WORLD_SIZE") or 1) > 1 else Engine(device)
 
 
 def precision(name: str, device: torch.device) -> torch.dtype | None:
     """The type of mixed precision, None for float32; ``auto``: bf16 on a GPU that has it, else fp16; none on a CPU."""
-    if name not in PRECISIONS:
-        raise InputError(f"precision {name!r}; choose one of {', '.join(PRECISIONS)}.")
+    if name not in CHOICES:
+        raise InputError(f"precision={name!r}; choose one of {', '.join(CHOICES)}.")
     if name == "auto":
         name = "fp32" if device.type != "cuda" else "bf16" if torch.cuda.is_bf16_supported() else "fp16"
     if name == "fp16" and device.type != "cuda":
-        raise InputError(f"precision fp16 on {device.type}; it needs a CUDA GPU, take fp32 or auto.")
-    return {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
+        raise InputError(f"precision='fp16' on {device.type}: it needs a CUDA GPU; take 'fp32' or 'auto'.")
+    if name == "fp32":
+        return None
+    check_runs(name, f"precision={name!r}", device)
+    return PRECISIONS[name]
 
 
-PRECISIONS = ("auto", "fp32", "bf16", "fp16")
+CHOICES = ("auto", "fp32", *PRECISIONS)

@@ -1,0 +1,13 @@
+"""The folder for everything that can be computed again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_folder() -> Path:
+    """Where activations are kept unless the caller names a folder: ADASCALE_CACHE, else the user's cache folder."""
+    if given := os.environ.get("ADASCALE_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "adascale"
