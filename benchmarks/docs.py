@@ -10,8 +10,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from adascale.bench.tables import ranked, read
+from adascale.bench.tables import read_results
 from adascale.paper import figures as paper
+from adascale.report.document import ranked
 
 
 def paper_cell(place: paper.Place, method: str, kind: str) -> str:
@@ -22,7 +23,7 @@ def paper_cell(place: paper.Place, method: str, kind: str) -> str:
 
 
 def table(folder: Path, place: paper.Place) -> str:
-    document = read(folder)
+    document = read_results(folder)
     rows = [row for row in document["rows"] if row["dataset"] in ("nearood", "farood") and row["spectrum"] == "ood"]
     model = rows[0]["model"]
     methods = list(dict.fromkeys(row["method"] for row in rows))

@@ -12,9 +12,10 @@ import argparse
 import re
 from pathlib import Path
 
-from adascale.bench.tables import in_markdown, markdown_table
-from adascale.paper.studies.base import Block, Cell, Line, Result
-from adascale.paper.studies.write import DASH, load, shown, texts
+from adascale.paper.studies.base import Block, Result
+from adascale.paper.studies.write import load_result
+from adascale.report.document import DASH, Cell, Line
+from adascale.report.markdown import in_markdown, markdown_table
 
 _PLACE = re.compile(r"(<!-- study (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MOST_LINES = 16  # of a figure's table
@@ -24,7 +25,9 @@ def filled(text: str, folders: list[Path]) -> str:
     """The page with every table made anew."""
 
     def table(match: re.Match[str]) -> str:
-        results = [load(folder / f"{match[2]}.json") for folder in folders if (folder / f"{match[2]}.json").is_file()]
+        results = [
+            load_result(folder / f"{match[2]}.json") for folder in folders if (folder / f"{match[2]}.json").is_file()
+        ]
         return match[1] + "\n" + "\n".join(_tables(results)) + match[3] if results else match[0]
 
     return _PLACE.sub(table, text)
@@ -37,8 +40,8 @@ def _tables(results: list[Result]) -> list[str]:
     tables = []
     for result in results:
         for block in result.blocks:
-            header = ["row", *(in_markdown(column.title) for column in shown(block))]
-            lines = [[in_markdown(text) for text in line] for line in texts(block)]
+            header = ["row", *(in_markdown(column.title) for column in block.shown())]
+            lines = [[in_markdown(text) for text in line] for line in block.texts()]
             lines = lines if len(lines) <= _MOST_LINES else lines[:: -(-len(lines) // _MOST_LINES)]
             tables += [f"**{in_markdown(block.title)}**\n", markdown_table(header, lines)]
     return [*tables, *sizes]
@@ -65,7 +68,7 @@ def _pairs(block: Block) -> dict[str, tuple[str, str]]:
 
 
 def _pair(line: Line, fpr95: str, auroc: str) -> str:
-    cells = [line.cells.get(key, Cell(None)) for key in (fpr95, auroc)]
+    cells = [line.cells.get(key, Cell()) for key in (fpr95, auroc)]
     if any(cell.measured is None for cell in cells):
         return DASH
     measured = " / ".join(

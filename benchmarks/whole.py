@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from adascale import Preprocess, detectors
-from adascale.bench import figures as table
+from adascale.bench.figures import run_jobs
 from adascale.bench.run import Entry, Job, Network, tested
 from adascale.bench.suites import Suite, SuiteImages, load_suite, open_suite
 from adascale.cli.options import entries
@@ -35,7 +35,7 @@ def bench(subject: Subject, suite: Suite, images: SuiteImages, preprocess: Prepr
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as cache:
             job = _job(subject, images, preprocess, list(entries(["all"], [], None, "none")), Path(cache))
-            ours.append(seconds_of(lambda job=job: table.run(suite, images, [job])))  # type: ignore[misc]
+            ours.append(seconds_of(lambda job=job: run_jobs(suite, images, [job])))  # type: ignore[misc]
         bare.append(seconds_of(lambda: _bare_passes(subject, preprocess, sets, images.train)))
     n = sum(map(len, sets))
     note = f"{n} images with two perturbed views, {len(images.train or ())} clean; {len(job.methods)} methods"

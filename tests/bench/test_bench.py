@@ -18,7 +18,7 @@ import pytest
 
 from adascale import detectors, metrics
 from adascale.bench.compare import compare
-from adascale.bench.tables import ranked
+from adascale.report.document import ranked
 from tests.shell import inside, run
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")

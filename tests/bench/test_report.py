@@ -6,7 +6,9 @@ import dataclasses
 import html
 import re
 from pathlib import Path
+from typing import Literal
 
+import markupsafe
 import numpy as np
 import pytest
 import torch
@@ -14,11 +16,15 @@ from PIL import Image
 
 from adascale import metrics
 from adascale.bench import plots
-from adascale.bench.page import page, write_report
+from adascale.bench.page import report_page, write_report
 from adascale.bench.results import Example, Kind, Run
 from adascale.core.errors import InputError
-from adascale.report.charts import ID_COLOUR, INK, inline_svg, label, limits, printable, render, styles
-from adascale.report.html import DASH, Cell, Column, table
+from adascale.report import html as pages
+from adascale.report.charts import ID_COLOUR, INK, label, limits, plot, printable, styles
+from adascale.report.document import DASH, Cell, Column, Document, Line, Table
+from adascale.report.latex import to_latex
+from adascale.report.markdown import to_markdown
+from adascale.report.svg import figure_bytes, inline_svg
 from tests.browser import ask, needs_browser, screenshot
 from tests.made_up_run import METHODS, SETS, made_up_run
 
@@ -33,7 +39,7 @@ def run() -> Run:
 
 @pytest.fixture(scope="module")
 def text(run: Run) -> str:
-    return page(run)
+    return report_page(run)
 
 
 @pytest.fixture(scope="module")
@@ -83,19 +89,35 @@ def test_summary_has_near_far_and_the_full_spectrum(run: Run, text: str) -> None
         assert line[10:] == [f"{100 * share:.2f}" for share in (far.fpr95, far.auroc, far.fpr95_id)]
 
 
+def made_up_table(good: Literal["low", "high"], rivals: str = "aaaaa") -> Table:
+    values = [50, 90.001, 90.002, 70, None]
+    lines = [Line(f"m{place}", {"v": Cell(value)}, rivals[place]) for place, value in enumerate(values)]
+    return Table("t", [Column("v", "v", good=good)], lines)
+
+
+def classes(table: Table) -> list[str]:
+    text = pages.page("studies.html", notice=[], documents={"s": Document("d", [table])}, about={"s": {"command": "c"}})
+    return re.findall(r'<td class="([^"]*)"', text)
+
+
 def test_best_and_second_are_marked_as_printed() -> None:
-    values = [0.5, 0.90001, 0.90002, 0.7, None]
-    rows = [[Cell(f"m{place}", f"m{place}"), Cell("x", value)] for place, value in enumerate(values)]
-    marks = re.findall(r'<td(?: class="([^"]*)")?', table("t", [Column("m"), Column("v", good="high")], rows))
-    assert marks == ["number", "best number", "best number", "second number", "number"]
-    low = table("t", [Column("m"), Column("v", good="low")], rows)
-    assert re.findall(r'class="(best|second) number" data-value="([^"]*)"', low) == [("best", "0.5"), ("second", "0.7")]
-    grouped = table("t", [Column("m"), Column("v", good="high")], rows[:4], groups=["a", "a", "b", "b"])
-    assert grouped.count('"best number"') == grouped.count('"second number"') == 2
+    assert classes(made_up_table("high")) == ["number", "best number", "best number", "second number", "number"]
+    assert classes(made_up_table("low")) == ["best number", "number", "number", "second number", "number"]
+    grouped = classes(made_up_table("high", "aabbb"))
+    assert grouped == ["second number", "best number", "best number", "second number", "number"]
+    document = Document("d", [made_up_table("high")])
+    assert "| m1 | **90.00** |\n| m2 | **90.00** |\n| m3 | <u>70.00</u> |" in to_markdown(document, marked=True)
+    assert r"m1 & \textbf{90.00} \\" in to_latex(document)
+    assert "**" not in to_markdown(document)
+
+
+def test_a_column_without_a_second_value_has_no_best_one_on_a_page() -> None:
+    lines = [Line(name, {"v": Cell(50)}) for name in "ab"]
+    assert classes(Table("t", [Column("v", "v", good="high")], lines)) == ["number", "number"]
 
 
 def test_several_networks_have_mean_and_deviation(two: Run) -> None:
-    text = page(two)
+    text = report_page(two)
     aurocs = [row.auroc for row in two.rows if row.method == "msp" and row.dataset == "nearood"]
     assert f"{100 * np.mean(aurocs):.2f} ± {100 * np.std(aurocs, ddof=1):.2f}" in [line[2] for line in cells(text)]
     assert text.count('class="network"') == 2
@@ -108,7 +130,7 @@ def test_several_networks_have_mean_and_deviation(two: Run) -> None:
 def test_a_method_missing_on_a_network_is_not_ranked(two: Run) -> None:
     rows = [row for row in two.rows if (row.model, row.method) != ("two", "adascale_a")]
     models = [dataclasses.replace(model, scores={}) for model in two.models]
-    text = page(dataclasses.replace(two, rows=rows, models=models))
+    text = report_page(dataclasses.replace(two, rows=rows, models=models))
     first = re.search(r"<tbody>\n(<tr>.*?</tr>)", text)
     assert first
     assert "1 of 2 networks" in first[1]
@@ -117,7 +139,7 @@ def test_a_method_missing_on_a_network_is_not_ranked(two: Run) -> None:
 
 def test_parts_that_do_not_exist_are_not_shown(text: str) -> None:
     bare = changed(small(profiles=False, labels=False, full=False), examples={}, left_out={})
-    other = page(bare)
+    other = report_page(bare)
     for part in ("Inside adascale_a", "The hardest images", "Methods that could not be fitted", "full spectrum)"):
         assert part in text
         assert part not in other
@@ -138,18 +160,25 @@ def test_everything_is_escaped() -> None:
     pictures = [Example(NASTY, name, -1.0, 3, Image.new("RGB", (9, 9))) for name in names]
     run = changed(run, examples={"ood": pictures}, left_out={NASTY: NASTY})
     run = dataclasses.replace(run, suite=NASTY, reproduce={NASTY: [NASTY, Path("/x"), "\udcff"]})
-    text = page(run)
+    text = report_page(run)
     text.encode()
     assert NASTY not in text
     assert text.count("<script>") == text.count("</script>") == 1
-    for part in (html.escape(NASTY), r"\udcff\udc80.png", r"a\x00\x1b[31mb\n.png", "猫", r"\u202e", "&lt;!--"):
+    for part in (
+        str(markupsafe.escape(NASTY)),
+        r"\udcff\udc80.png",
+        r"a\x00\x1b[31mb\n.png",
+        "猫",
+        r"\u202e",
+        "&lt;!--",
+    ):
         assert part in text
     assert "x" * 300 in text, "in the title"
 
 
 def test_nothing_is_loaded_and_the_page_is_small(run: Run, text: str) -> None:
     rows = [dataclasses.replace(row, method=f"{row.method} {turn}") for turn in range(6) for row in run.rows]
-    tables = page(changed(dataclasses.replace(run, rows=rows), scores={}, profiles={}))
+    tables = report_page(changed(dataclasses.replace(run, rows=rows), scores={}, profiles={}))
     assert tables.count('<th scope="row"') > 33 * 6
     assert len(text.encode()) + len(tables.encode()) < 1.5e6
     assert not re.search(r"https?://|@import|url\((?!#)", text)
@@ -176,7 +205,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "1", "CMYK", "LA", "I", "F"])
 def test_pictures_of_any_mode_become_thumbnails(mode: str, run: Run) -> None:
     example = Example("noise", "a.png", 0.5, 1, Image.new(mode, (400, 3)))
-    text = page(changed(dataclasses.replace(run, rows=[]), examples={"id": [example]}, scores={}, profiles={}))
+    text = report_page(changed(dataclasses.replace(run, rows=[]), examples={"id": [example]}, scores={}, profiles={}))
     assert "data:image/jpeg;base64," in text
 
 
@@ -196,14 +225,14 @@ def test_plots_are_saved_as_pictures(tmp_path: Path) -> None:
     for path in plots.save_all(small(profiles=False), tmp_path):
         if path.suffix == ".png":
             assert np.asarray(Image.open(path).convert("L")).std() > 5
-    with pytest.raises(InputError, match="among png, svg, pdf"):
+    with pytest.raises(InputError, match="one of png, svg, pdf"):
         plots.save_all(small(), tmp_path / "c", ["bmp"])
     assert not (tmp_path / "c").exists()
 
 
 def test_roc_is_thinned_without_being_changed() -> None:
     run = made_up_run(methods=["msp"], images=3000, profiles=False).models[0]
-    lines = plots.roc_curves(run, ["msp"]).axes[0].lines[:5]
+    lines = plot(*plots.roc_curves(run, ["msp"])).axes[0].lines[:5]
     for line, name in zip(lines, list(SETS)[2:], strict=True):
         x, y = map(np.asarray, line.get_data())
         assert len(x) <= 200
@@ -243,13 +272,14 @@ def test_wrong_calls_of_plots_are_told(run: Run) -> None:
 
 
 def test_inline_plots_take_the_colour_of_the_page(run: Run) -> None:
-    figure = plots.q_ratios(run.models[0].profiles, SETS)
-    assert INK in render(figure, "svg").decode()
-    svg = inline_svg(figure, "z-", "all")
+    figure = plot(*plots.q_ratios(run.models[0].profiles, SETS))
+    assert INK in figure_bytes(figure, "svg").decode()
+    box, svg = inline_svg(figure, "z-")
     assert INK not in svg
     assert ID_COLOUR not in svg
     assert "currentColor" in svg
-    assert svg.startswith("<svg viewBox=")
+    assert len(box.split()) == 4
+    assert "<svg" not in svg
     assert "<style" not in svg
 
 
@@ -278,7 +308,9 @@ def test_a_browser_sorts_by_the_heading_pressed(place: int, tmp_path: Path) -> N
     rows = [dataclasses.replace(row, fpr95=1.0) if row.method == "knn" else row for row in run.rows]
     rows = [dataclasses.replace(row, fpr95=0.05) if row.method == "ebo" else row for row in rows]  # 5 < 100, as numbers
     told = ask(
-        page(dataclasses.replace(changed(run, scores={}), rows=rows)), SORT.replace("PLACE", str(place)), tmp_path
+        report_page(dataclasses.replace(changed(run, scores={}), rows=rows)),
+        SORT.replace("PLACE", str(place)),
+        tmp_path,
     )
     assert told["errors"] == []
     assert told["answer"]["sorted"] == 1

@@ -12,10 +12,12 @@ from safetensors.torch import save_file
 
 from adascale.network.trained import Registered, register
 from adascale.paper import studies
-from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Result, Series
-from adascale.paper.studies.charts import draw
-from adascale.paper.studies.write import DASH, markdown
-from adascale.report.charts import render
+from adascale.paper.studies.base import Block, Result
+from adascale.paper.studies.write import as_document
+from adascale.report.charts import plot
+from adascale.report.document import DASH, Cell, Chart, Column, Line, Series
+from adascale.report.markdown import to_markdown
+from adascale.report.svg import figure_bytes
 from tests.shell import inside
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
@@ -24,7 +26,7 @@ PLACES = ["--preset", "cifar10/wrn-28-10", "--preset", "cifar10/densenet-101"]
 
 def test_what_is_printed() -> None:
     block = Block("n", [Column("k", "FPR@95")], [Line("a", {"k": Cell(12.345, 10.0, 0.5)}), Line("b", {})])
-    text = markdown(Result("s", "T", "t", "Q?", "suite", [block]))
+    text = to_markdown(as_document(Result("s", "T", "t", "Q?", "suite", [block])))
     assert "| a | 10.00 | 12.35 ± 0.50 | +2.35 |" in text
     assert f"| b | {DASH} | {DASH} | {DASH} |" in text
 
@@ -169,7 +171,7 @@ def test_charts_of_every_kind(kind: Any) -> None:
     spread = (0.1, 0.2, 0.3) if kind in ("lines", "dots") else ()
     known, far = Series("id", (1.0, 2.0, 3.0), x, spread), Series("far", (2.0, None, 1.0), x)
     series = [known, far, replace(far, y=(2.5, 2.0, 1.0), paper=True)]
-    text = render(draw(Chart(kind, "A title", series, labels, "over", "quantity")), "svg").decode()
+    text = figure_bytes(plot(Chart(kind, "A title", series, labels, "over", "quantity")), "svg").decode()
     assert "A title" in text
     assert "quantity" in text
     assert ("hollow: the paper" in text) == (kind != "grid")

@@ -16,10 +16,10 @@ from adascale.paper import figures as paper
 from adascale.paper import studies
 from adascale.paper.studies.headline import Comparison
 from adascale.paper.studies.joint import Joint
-from adascale.paper.studies.page import page, write_page
 from adascale.paper.studies.setting import Setting
 from adascale.paper.studies.variation import Variation
-from adascale.paper.studies.write import load, markdown, save, shown
+from adascale.paper.studies.write import as_document, load_result, save_result, studies_page, write_page
+from adascale.report.markdown import to_markdown
 from tests.studying import Run, line, named
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
@@ -157,7 +157,7 @@ def test_one_knob_and_distances(run: Run) -> None:
 
 def test_every_study_in_one_report(run: Run, tmp_path: Path) -> None:
     for study in studies.ALL:
-        save(run(study.name), tmp_path)
+        save_result(run(study.name), tmp_path)
     text = write_page(tmp_path, [study.name for study in studies.ALL]).read_text()
     assert re.findall(r'<section id="(.*?)">', text) == [study.name for study in studies.ALL]
     assert all(f'href="#{study.name}"' in text for study in studies.ALL)
@@ -169,11 +169,11 @@ def test_every_study_in_one_report(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_papers_columns_only_where_network_and_data_match(setting: Setting, run: Run) -> None:
-    assert all(not column.part for column in shown(run("lambda").blocks[0]))
+    assert all(not column.part for column in run("lambda").blocks[0].shown())
     here = named(setting, "imagenet/resnet-50", "cifar10/densenet-101")
     resnet, densenet, mean = studies.get("lambda").run(here).blocks
-    assert [column.part for column in shown(resnet)] == ["paper", "measured", "difference"] * 4
-    assert all(not column.part for block in (densenet, mean) for column in shown(block))
+    assert [column.part for column in resnet.shown()] == ["paper", "measured", "difference"] * 4
+    assert all(not column.part for block in (densenet, mean) for column in block.shown())
     cells = {each.label: each.cells["ood.near.fpr95"] for each in resnet.lines}
     assert cells["lambda=10"].paper == 58.97
     assert cells["lambda=10"].difference == pytest.approx((cells["lambda=10"].measured or 0) - 58.97)
@@ -182,11 +182,11 @@ def test_the_papers_columns_only_where_network_and_data_match(setting: Setting, 
 
 def test_files_and_back(run: Run, tmp_path: Path) -> None:
     result = run("lambda")
-    assert [path.name for path in save(result, tmp_path)] == ["lambda.csv", "lambda.md", "lambda.json"]
-    again = load(tmp_path / "lambda.json")
+    assert [path.name for path in save_result(result, tmp_path)] == ["lambda.csv", "lambda.md", "lambda.json"]
+    again = load_result(tmp_path / "lambda.json")
     assert json.dumps(again.document()) == json.dumps(result.document())
-    assert markdown(again) == markdown(result) == (tmp_path / "lambda.md").read_text()
-    assert page([again]) == page([result])
+    assert to_markdown(as_document(again)) == to_markdown(as_document(result)) == (tmp_path / "lambda.md").read_text()
+    assert studies_page([again]) == studies_page([result])
     with open(tmp_path / "lambda.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 7 * 4
@@ -194,7 +194,7 @@ def test_files_and_back(run: Run, tmp_path: Path) -> None:
     for text in ('{"format": "other"}', "[]", "{", '{"format": "adascale-study", "format_version": 1}'):
         (tmp_path / "x.json").write_text(text)
         with pytest.raises(ValueError, match=r"x\.json"):
-            load(tmp_path / "x.json")
+            load_result(tmp_path / "x.json")
 
 
 @pytest.mark.parametrize("name", ["imagenet/resnet-50", "imagenet/vit-b-16"])

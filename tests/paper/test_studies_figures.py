@@ -21,13 +21,14 @@ from adascale.network.classifier import Classifier
 from adascale.paper import figures as paper
 from adascale.paper import studies
 from adascale.paper.studies import robustness
-from adascale.paper.studies.base import Block, Chart, Series
-from adascale.paper.studies.charts import draw
+from adascale.paper.studies.base import Block
 from adascale.paper.studies.inside import looked_into
 from adascale.paper.studies.latency import BATCHES, SIZES, Latency
-from adascale.paper.studies.page import page
 from adascale.paper.studies.setting import Setting, Subject
 from adascale.paper.studies.tuned import tuned
+from adascale.paper.studies.write import studies_page
+from adascale.report.charts import plot
+from adascale.report.document import Chart, Series
 from adascale.training.recipes import RECIPES
 from tests.studying import Run, line, named
 
@@ -292,10 +293,10 @@ def test_elsewhere_nothing_is_trained(setting: Setting, tmp_path: Path, name: st
 def test_how_lines_are_drawn() -> None:
     """A band does not go where no value can be; hollow markers are explained."""
     series = [Series("a", [0.1, 0.2], spread=[0.3, 0.1]), Series("a", [0.1, 0.1], paper=True)]
-    (axes,) = draw(Chart("lines", "T", series, ["x", "y"])).axes
+    (axes,) = plot(Chart("lines", "T", series, ["x", "y"])).axes
     assert _lowest(axes) == 0
     assert axes.get_title("right") == "hollow: the paper"
-    (below,) = draw(Chart("lines", "T", [Series("a", [-0.1, 0.2], spread=[0.3, 0.1])], ["x", "y"])).axes
+    (below,) = plot(Chart("lines", "T", [Series("a", [-0.1, 0.2], spread=[0.3, 0.1])], ["x", "y"])).axes
     assert _lowest(below) == pytest.approx(-0.4)
 
 
@@ -306,5 +307,5 @@ def _lowest(axes: Any) -> float:
 
 def test_every_section_has_its_charts(run: Run) -> None:
     results = [run(name) for name in ("corruption", "adversarial", "ish", "shift", "q-ratio", "separation")]
-    text = page(results)
+    text = studies_page(results)
     assert text.count("<svg") == sum(len(block.charts) for result in results for block in result.blocks) > 10

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adascale.bench.results import MEANS
-from adascale.bench.tables import read
+from adascale.bench.tables import read_results
 from adascale.core.errors import InputError
 
 Key = tuple[str, str, str, str]  # model, method, dataset, spectrum
@@ -42,7 +42,7 @@ class Comparison(NamedTuple):
 
 def compare(first: Path, second: Path, every_set: bool = False) -> Comparison:
     """Join by network, method and set; a single network in each is matched whatever its name."""
-    documents = read(first), read(second)
+    documents = read_results(first), read_results(second)
     single = all(len({row["model"] for row in document["rows"]}) == 1 for document in documents)
     a, b = ({_key(row, single): row for row in document["rows"]} for document in documents)
     wanted = [key for key in a if key in b and (every_set or key[2] in MEANS.values())]

@@ -1,18 +1,17 @@
-"""The figures of a benchmark: one row for each method and set, means over near and far, the full spectrum."""
+"""The figures of a benchmark: a row for each method and set, means over near and far, the full spectrum."""
 
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from itertools import groupby
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from adascale.bench.results import MEANS, Kind, ModelRun, Row, Run, Spectrum
+from adascale.bench.results import MEANS, ModelRun, Row, Run, Spectrum
 from adascale.bench.run import Job, tested
 from adascale.bench.suites import Suite, SuiteImages
 from adascale.core.version import __version__
@@ -21,8 +20,8 @@ from adascale.maths import metrics
 FIGURES = ("fpr95", "auroc", "aupr_in", "aupr_out", "fpr95_id")
 
 
-def run(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> Run:
-    """Do the jobs, one network after the other."""
+def run_jobs(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> Run:
+    """Run the jobs, one network after the other."""
     models = [job.run() for job in jobs]
     rows = [row for model in models for row in figures(model)]
     return Run(suite.name, models, rows, reproduce(suite, images, jobs))
@@ -30,61 +29,35 @@ def run(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> Run:
 
 def figures(model: ModelRun, intervals: bool = True) -> list[Row]:
     """All rows of one network, in the order of its methods and sets; without bootstrap intervals it is much faster."""
-    spectra: list[Spectrum] = ["ood"]
     shifted = [name for name, info in model.sets.items() if info.kind == "shifted"]
-    if shifted:
-        spectra.append("full")
     rows = []
     for method, scores in model.scores.items():
-        for spectrum in spectra:
-            known = (
-                torch.cat([scores["id"], *(scores[name] for name in shifted)]) if spectrum == "full" else scores["id"]
-            )
-            rows += _rows(model, method, spectrum, known, scores, intervals)
+        rows += _rows(model, method, "ood", scores["id"], intervals)
+        if shifted:
+            known = torch.cat([scores["id"], *(scores[name] for name in shifted)])
+            rows += _rows(model, method, "full", known, intervals=False)
     return rows
 
 
-def _rows(
-    model: ModelRun, method: str, spectrum: Spectrum, known: Tensor, scores: Mapping[str, Tensor], intervals: bool
-) -> list[Row]:
+def _rows(model: ModelRun, method: str, spectrum: Spectrum, known: Tensor, intervals: bool) -> list[Row]:
+    """One method in one spectrum: every set and the means."""
     found = []
-    for kind in ("near", "far"):
-        group = [
-            _row(model, method, name, kind, spectrum, known, scores[name], intervals)
-            for name, info in model.sets.items()
-            if info.kind == kind
-        ]
-        found += [*group, _mean(group, MEANS[kind])] if group else []
-    return found
-
-
-def _row(
-    model: ModelRun,
-    method: str,
-    name: str,
-    kind: Kind,
-    spectrum: Spectrum,
-    known: Tensor,
-    unknown: Tensor,
-    intervals: bool,
-) -> Row:
-    result = metrics.evaluate(known, unknown)
-    low, high = metrics.bootstrap(known, unknown) if intervals and spectrum == "ood" else (None, None)
-    values = {figure: getattr(result, figure) for figure in FIGURES}
     accuracy = model.accuracy if spectrum == "ood" else None
-    return Row(
-        model=model.model,
-        method=method,
-        dataset=name,
-        kind=kind,
-        spectrum=spectrum,
-        accuracy=accuracy,
-        low=low,
-        high=high,
-        id_images=len(known),
-        ood_images=len(unknown),
-        **values,
-    )
+    for kind, mean in MEANS.items():
+        group = []
+        for name in (name for name, info in model.sets.items() if info.kind == kind):
+            unknown = model.scores[method][name]
+            result = metrics.evaluate(known, unknown)
+            low, high = metrics.bootstrap(known, unknown) if intervals else (None, None)
+            group.append(
+                Row(
+                    model.model, method, name, model.sets[name].kind, spectrum, accuracy=accuracy, low=low, high=high,
+                    id_images=len(known), ood_images=len(unknown),
+                    **{figure: getattr(result, figure) for figure in FIGURES},
+                )
+            )  # fmt: skip
+        found += [*group, _mean(group, mean)] if group else []
+    return found
 
 
 def _mean(rows: Sequence[Row], name: str) -> Row:
@@ -94,27 +67,25 @@ def _mean(rows: Sequence[Row], name: str) -> Row:
     return replace(rows[0], dataset=name, low=None, high=None, ood_images=images, **values)
 
 
-def over_models(rows: Sequence[Row]) -> dict[tuple[str, str, Spectrum], dict[str, tuple[float, float]]]:
-    """(method, set, spectrum) -> figure -> mean and deviation over the networks that have it."""
-
-    def key(row: Row) -> tuple[str, str, Spectrum]:
-        return row.method, row.dataset, row.spectrum
-
-    found = {}
-    for name, group in groupby(sorted(rows, key=key), key):
-        values = list(group)
-        found[name] = {figure: _mean_and_deviation([getattr(row, figure) for row in values]) for figure in FIGURES}
-    return found
+def over_models(rows: Iterable[Row]) -> dict[tuple[str, str, Spectrum], dict[str, tuple[float, float]]]:
+    """(method, set, spectrum) -> figure -> mean and standard deviation over the networks that have it."""
+    groups: dict[tuple[str, str, Spectrum], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.method, row.dataset, row.spectrum), []).append(row)
+    return {
+        key: {figure: mean_and_deviation([getattr(row, figure) for row in group]) for figure in FIGURES}
+        for key, group in groups.items()
+    }
 
 
-def _mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """Of a sample: n - 1 in the denominator, as OpenOOD's tables over seeds; 0 for one network."""
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """Of a sample: n - 1 in the denominator, as in OpenOOD's tables over seeds; the deviation of one value is 0."""
     mean = sum(values) / len(values)
     return mean, (sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1)) ** 0.5
 
 
 def reproduce(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> dict[str, Any]:
-    """All that shaped the figures."""
+    """All that the figures depend on: versions, data, networks, methods and their parameters."""
     sets = {name: found for name, (_, found) in tested(images).items()}
     sets |= {"val": images.val, **({} if images.train is None else {"train": images.train})}
     sets |= {f"OOD-val {name}": found for name, found in images.ood_val.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from PIL import Image
 from torch import Tensor
@@ -12,14 +12,31 @@ from torch import Tensor
 Kind = Literal["id", "shifted", "near", "far"]
 Spectrum = Literal["ood", "full"]  # full: covariate-shifted ID joins the ID side
 MEANS = {"near": "nearood", "far": "farood"}  # OpenOOD's names of the means over the near and the far sets
+KINDS = {"near": "Near-OOD", "far": "Far-OOD", "shifted": "Shifted ID", "id": "ID"}  # as people read them
+
+
+class Metric(NamedTuple):
+    """A quantity of a row: its field, and what the tables call it."""
+
+    field: str
+    title: str
+    good: Literal["low", "high"]
+    hint: str
+
+
+FPR95 = Metric("fpr95", "FPR@95", "low", "share of ID flagged where 95 % of the OOD is caught; lower is better")
+AUROC = Metric("auroc", "AUROC", "high", "chance that an OOD image scores above an ID image; higher is better")
+FPR95_ID = Metric("fpr95_id", "FPR@95-ID", "low", "share of OOD accepted where 95 % of the ID is kept; lower is better")
+AUPR_IN = Metric("aupr_in", "AUPR-in", "high", "area under precision and recall, ID as positive; higher is better")
+AUPR_OUT = Metric("aupr_out", "AUPR-out", "high", "area under precision and recall, OOD as positive; higher is better")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: one method on one network, ID against one OOD set or the mean over a kind of them.
+    """One method on one network: ID against one OOD set, or the mean over all sets of a kind.
 
-    Shares between 0 and 1. ``accuracy`` is that of the network on the ID side, None without labels. ``low`` and
-    ``high`` bound the AUROC (95 % bootstrap interval), None for means.
+    The figures are shares between 0 and 1. ``accuracy`` is that of the network on the ID side, None without labels.
+    ``low`` and ``high`` bound the AUROC (95 % bootstrap interval); they are None for means.
     """
 
     model: str
@@ -38,10 +55,15 @@ class Row:
     id_images: int
     ood_images: int
 
+    @property
+    def is_mean(self) -> bool:
+        """Whether this is the mean over the sets of its kind."""
+        return self.dataset == MEANS.get(self.kind)
+
 
 @dataclass(frozen=True, eq=False)
 class SetInfo:
-    """A tested set: how many of its images were scored, and why others were not."""
+    """A tested set: how many of its images were scored, and why the others were not."""
 
     kind: Kind
     images: int
@@ -50,11 +72,11 @@ class SetInfo:
 
 @dataclass(frozen=True, eq=False)
 class Profile:
-    """AdaSCALE's own quantities on one set: what the paper's figures show.
+    """AdaSCALE's own quantities on one set, which the paper's figures show.
 
     ranks: places in the order of the activations, strongest first, in percent of D (R,). shift_*: ``|a_eps - a|`` at
-    these places, mean and deviation over the images (R,); perturbed_*: the same of ``a_eps``. q, q_prime, percentile,
-    ratio: ``Q``, ``Q'``, ``p`` and ``r`` of each image (N,).
+    these places, mean and standard deviation over the images (R,); perturbed_*: the same of ``a_eps``. q, q_prime,
+    percentile, ratio: ``Q``, ``Q'``, ``p`` and ``r`` of each image (N,).
     """
 
     ranks: Tensor
@@ -81,11 +103,11 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class ModelRun:
-    """All about one network. scores: method label -> set name -> OOD scores (N,), higher = more OOD.
+    """The results of one network. scores: method label -> set name -> OOD scores (N,), higher = more OOD.
 
-    left_out: methods that could not be fitted, and why. profiles and examples belong to the method ``shown`` (an
-    AdaSCALE variant where one was run, else the first); profiles are empty where it is none. examples: "id" = the most
-    OOD-looking ID images, "ood" = the most ID-looking OOD images.
+    left_out: the methods that could not be fitted, and why. profiles and examples belong to the method ``shown`` (an
+    AdaSCALE variant if one was run, otherwise the first method); profiles are empty if it is not AdaSCALE. examples:
+    "id" are the ID images that look most OOD, "ood" the OOD images that look most ID.
     """
 
     model: str
@@ -100,7 +122,7 @@ class ModelRun:
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A benchmark: its networks, its rows, and all that is needed to do it again."""
+    """A benchmark: its networks, its rows, and all that is needed to reproduce it."""
 
     suite: str
     models: Sequence[ModelRun]

@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from adascale import detectors
-from adascale.bench import figures, tables
+from adascale.bench import tables
 from adascale.bench.compare import compare as comparison
+from adascale.bench.figures import run_jobs
 from adascale.bench.results import Run
 from adascale.bench.run import Entry, Job
 from adascale.cli import options
@@ -20,6 +21,7 @@ from adascale.cli.networks import networks
 from adascale.core.errors import InputError
 from adascale.decision.tuning import FEWEST_IMAGES
 from adascale.extraction.cache import cache_folder
+from adascale.report.terminal import compact
 from adascale.storage.journal import write_csv
 
 
@@ -35,15 +37,15 @@ def bench(given: Bench) -> None:
     found = networks(given, given.suite)
     with resumable():
         jobs = [Job(network, images, entries, cache, given.seed, given.passes()) for network in found]
-        result = figures.run(suite, images, jobs)
-    files = tables.write(result, out)
+        result = run_jobs(suite, images, jobs)
+    files = tables.write_results(result, out)
     if given.report:
         from adascale.bench.page import write_report
 
         write_report(result, out / "report.html")
         files.append(out / "report.html")
     if given.as_json:
-        print(json.dumps(tables.read(out)))
+        print(json.dumps(tables.as_json(result)))
     else:
         _print(result)
         say("wrote " + ", ".join(map(str, files)))
@@ -109,6 +111,6 @@ def compare(given: Compare) -> None:
 
 def _print(run: Run) -> None:
     for model in run.models:
-        Console(highlight=False).print(tables.for_people(run, model))
+        Console(highlight=False).print(compact(tables.for_terminal(run, model)))
         for label, reason in model.left_out.items():
             say(f"left out {model.model} {label}: {reason}" if len(run.models) > 1 else f"left out {label}: {reason}")

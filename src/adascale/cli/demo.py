@@ -22,7 +22,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from adascale import detectors
-from adascale.bench import figures, tables
+from adascale.bench import tables
+from adascale.bench.figures import run_jobs
 from adascale.bench.page import write_report
 from adascale.bench.results import Run
 from adascale.bench.run import Entry, Job, Network
@@ -34,6 +35,7 @@ from adascale.decision.ood_detector import OODDetector
 from adascale.images.preprocess import Preprocess
 from adascale.network import digits
 from adascale.network.classifier import Classifier
+from adascale.report.terminal import compact
 
 
 def demo(given: Demo) -> None:
@@ -55,10 +57,10 @@ def demo(given: Demo) -> None:
     entries = [entry for name in method_names(given.method or ["all"]) for entry in _entries(detectors.get(name))]
     say(f"Comparing {len(entries)} methods and settings from one extraction ...")
     result = _compared(Network("digits network", Classifier(network), preprocess), entries)
-    tables.write(result, out)
+    tables.write_results(result, out)
     write_report(result, out / "report.html")
     if given.as_json:
-        rows = [row for row in tables.read(out)["rows"] if row["dataset"] in ("nearood", "farood")]
+        rows = [row for row in tables.as_json(result)["rows"] if row["dataset"] in ("nearood", "farood")]
         about = {"setting": detector.setting, "guarantee": detector.guarantee, "accuracy": result.models[0].accuracy}
         print(json.dumps({**about, "verdicts": verdicts, "methods": rows}))
         return
@@ -76,7 +78,7 @@ def _compared(network: Network, entries: list[Entry]) -> Run:
     suite = load_suite("digits")
     images = open_suite(suite)
     with tempfile.TemporaryDirectory() as cache:
-        return figures.run(suite, images, [Job(network, images, entries, Path(cache), options={"batch_size": 64})])
+        return run_jobs(suite, images, [Job(network, images, entries, Path(cache), options={"batch_size": 64})])
 
 
 def _save(out: Path, detector: OODDetector, network: nn.Module, data: digits.Digits) -> list[str]:
@@ -106,7 +108,7 @@ def _judged(detector: OODDetector, names: list[str], images: Tensor) -> list[dic
 
 def _print(result: Run, detector: OODDetector, verdicts: list[dict[str, Any]], out: Path) -> None:
     console = Console(highlight=False)
-    console.print(tables.for_people(result, result.models[0]))
+    console.print(compact(tables.for_terminal(result, result.models[0])))
     print(f"\nSaved {out / 'detector.safetensors'}: {detector.method.name}")
     print(f"{detector.setting}\n{detector.guarantee}\n")
     answers = Table("image", "verdict", "p-value", "network says", box=None, pad_edge=False)

@@ -23,7 +23,8 @@ from adascale.paper import studies
 from adascale.paper.studies.base import Result
 from adascale.paper.studies.setting import Setting, Subject
 from adascale.paper.studies.setting import Study as PaperStudy
-from adascale.paper.studies.write import for_people, remarks, remove, save
+from adascale.paper.studies.write import remarks, remove, save_result, write_page
+from adascale.report.terminal import by_group
 
 
 def study(given: Study) -> None:
@@ -48,8 +49,6 @@ def study(given: Study) -> None:
     if given.as_json:
         print(json.dumps([result.document() for result in results]))
     if given.report:
-        from adascale.paper.studies.page import write_page
-
         say(f"wrote {write_page(given.out, [one.name for one in studies.ALL])}")
     say(f"activations are kept in {cache}")
     unreadable = max((block.unreadable for result in results for block in result.blocks), default=0)
@@ -93,7 +92,7 @@ def _run(one: PaperStudy, setting: Setting, given: Study, among_all: bool) -> Re
         removed = remove(one.name, given.out)
         say(f"left out {one.name}: {error}" + (f" (removed its older {', '.join(removed)})" if removed else ""))
         return None
-    files = save(result, given.out)
+    files = save_result(result, given.out)
     if not given.as_json:
         _print(result)
     say(f"{one.name}: {time.monotonic() - began:.1f} s, wrote {', '.join(map(str, files))}")
@@ -104,7 +103,7 @@ def _print(result: Result) -> None:
     console = Console(highlight=False)
     console.print(f"{result.title}. {result.question} (Paper: {result.source})", soft_wrap=True)
     for block in result.blocks:
-        for title, table in for_people(block):
+        for title, table in by_group(block):
             console.print(f"\n{title}", soft_wrap=True)
             console.print(table)
         if block.note:

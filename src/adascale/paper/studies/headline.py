@@ -8,15 +8,15 @@ from typing import Any
 
 from adascale import detectors
 from adascale.bench.figures import figures
-from adascale.bench.results import Row, Spectrum
+from adascale.bench.results import Metric, Row, Spectrum
 from adascale.bench.run import Entry
+from adascale.bench.tables import BOTH, USUAL
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive
 from adascale.paper import figures as paper
 from adascale.paper.studies.base import Block
-from adascale.paper.studies.build import BOTH, USUAL, block, missing
+from adascale.paper.studies.build import block, missing
 from adascale.paper.studies.setting import METHODS, TEXT_K2, Name, Setting, Study, Subject
-from adascale.report.html import Figure
 
 ALL = tuple(cls.name for cls in detectors.ALL)
 PAPER = ("msp", "mls", "ebo", "react", "ash_b", "scale", "bfact", "lts", "optfs", "adascale_a", "adascale_l")
@@ -32,7 +32,7 @@ class Comparison(Study):
 
     methods: tuple[str, ...] = ALL
     table: str = "main"
-    figures: Sequence[Figure] = USUAL
+    figures: Sequence[Metric] = USUAL
     spectrum: Spectrum = "ood"
     claim: bool = False
     mean_first: bool = False

@@ -12,15 +12,14 @@ from torch import Tensor
 from adascale import detectors
 from adascale.bench.diagnostics import mean_ratio
 from adascale.bench.figures import figures
-from adascale.bench.results import ModelRun, Profile
+from adascale.bench.results import AUROC, FPR95, KINDS, ModelRun, Profile
 from adascale.bench.run import Entry
 from adascale.core.errors import InputError
-from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Series
+from adascale.paper.studies.base import Block
 from adascale.paper.studies.build import missing
-from adascale.paper.studies.charts import ID
 from adascale.paper.studies.setting import Setting, Study, Subject
-from adascale.report.charts import limits, shares
-from adascale.report.html import AUROC, FPR95, KINDS
+from adascale.report.charts import ID, limits, shares
+from adascale.report.document import Cell, Chart, Column, Line, Series
 
 _RANKS = (0, 0.5, 1, 2, 5, 10, 20, 50, 100)  # percent: where the table reads the curves
 _BINS = 40

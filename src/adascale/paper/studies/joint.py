@@ -12,10 +12,11 @@ from adascale.bench.run import Judge
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive
 from adascale.paper import figures as paper
-from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Series
+from adascale.paper.studies.base import Block
 from adascale.paper.studies.build import block, missing
 from adascale.paper.studies.measure import Variant, measure, rows_of
 from adascale.paper.studies.setting import Setting, Study, Subject
+from adascale.report.document import Cell, Chart, Column, Line, Series
 
 _P_MAX = (85, 90, 95)
 # The paper's symbol -> our field, and its unit

@@ -16,8 +16,9 @@ from adascale.core.types import Head, Outputs, Pixels
 from adascale.extraction.extract import extract_batch
 from adascale.images.loader import load_batches
 from adascale.paper import figures as paper
-from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Series
+from adascale.paper.studies.base import Block
 from adascale.paper.studies.setting import Setting, Study, Subject
+from adascale.report.document import Cell, Chart, Column, Line, Series
 
 SIZES = (128, 512, 1024, 2048, 3024)
 BATCHES = (1, 256)

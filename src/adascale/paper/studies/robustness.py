@@ -15,11 +15,12 @@ from adascale.bench.suites import SuiteImages
 from adascale.images.corruptions import RandomBlur, Recoded, corrupted
 from adascale.images.sources import Change
 from adascale.paper import figures as paper
-from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Series
+from adascale.paper.studies.base import Block
 from adascale.paper.studies.build import block, missing
 from adascale.paper.studies.inside import others, q_cells, set_label
 from adascale.paper.studies.setting import Setting, Study, Subject
 from adascale.paper.studies.tuned import Made, made_here, tuned
+from adascale.report.document import Cell, Chart, Column, Line, Series
 from adascale.training.recipes import RECIPES
 
 T = TypeVar("T")

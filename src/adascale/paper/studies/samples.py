@@ -14,10 +14,11 @@ from adascale.bench.results import Row
 from adascale.bench.run import Job
 from adascale.decision.tuning import GRIDS, Tuning
 from adascale.detectors.adaptive import Adaptive
-from adascale.paper.studies.base import Block, Cell, Chart, Column, Series
+from adascale.paper.studies.base import Block
 from adascale.paper.studies.build import block, missing
 from adascale.paper.studies.measure import Variant, measure
 from adascale.paper.studies.setting import METHODS, Name, Setting, Study, Subject
+from adascale.report.document import Cell, Chart, Column, Series
 
 SIZES = (10, 100, 1000, 5000)
 DRAWS = 10
