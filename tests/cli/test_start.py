@@ -90,7 +90,9 @@ def test_a_method_in_a_file_is_fitted_scored_and_compared(
 ) -> None:
     (place / "mine.py").write_text(METHOD.replace("SIGN", "-1"))
     mine, model = f"{place / 'mine.py'}:Mine", f"{place / 'nets.py'}:Net"
-    own = ["--id", place / "id", "--near", f"near={place / 'id'}", "--model", model, "--no-report"]
+    (place / "near").mkdir()
+    (place / "id" / "00.png").rename(place / "near" / "00.png")
+    own = ["--id", place / "id", "--near", place / "near", "--model", model, "--no-report"]
     assert inside(monkeypatch, "bench", *own, "--methods", f"{mine},ebo", "--out", place / "o", "--json") == 0
     assert inside(monkeypatch, "fit", place / "id", "--model", model, "--method", mine, "-o", place / "d.st") == 0
     assert "mine" in capsys.readouterr().out
