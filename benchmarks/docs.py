@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 
 from adascale.bench.tables import read_results
-from adascale.paper import figures as paper
+from adascale.paper import published as paper
 from adascale.report.document import ranked
 
 

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from adascale import Classifier, Outputs, Preprocess, detectors
 from adascale.bench.run import Entry, Job, Network, tested
 from adascale.bench.suites import SuiteImages
-from adascale.extraction.cache import Shard
-from adascale.extraction.sets import cache_of
+from adascale.extraction.batches import Passes
+from adascale.extraction.cache import ShardInfo
 from adascale.images.sources import ImageSet
 
 PREPROCESS = Preprocess(1, 1, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -60,21 +60,21 @@ def fill(job: Job) -> None:
     generator = torch.Generator().manual_seed(0)
     val, train = ("val", job.images.val), ("train", job.images.train or job.images.val)
     for name, found in [*((name, found) for name, (_, found) in tested(job.images).items()), val, train]:
-        cache = cache_of(job.network.classifier, found, PREPROCESS, job.cache, batch_size=BATCH)
+        cache = job.extractor.cache_of(found)
         for index, start in enumerate(range(0, len(found), BATCH)):
             labels = torch.tensor((found.labels or [])[start : start + BATCH])
             features = torch.randn(len(labels), head.weight.shape[1], generator=generator)
             features = (features + (3 if name in ("id", "val", "train") else 1) * head.weight[labels]).clamp_min(0)
             moved = {view: features + 0.1 * torch.randn(features.shape, generator=generator) for view in views}
             outputs = Outputs(head(features).float(), features, moved, labels)
-            cache.write(index, Shard(outputs, {}, "fc", (3, 1, 1)))
+            cache.write(index, outputs, ShardInfo(len(outputs), {}, "fc", (3, 1, 1)))
 
 
 def job(arguments: argparse.Namespace, cache: Path) -> Job:
     names = [cls.name for cls in detectors.ALL] if "all" in arguments.methods else arguments.methods
     entries = [Entry(name, detectors.get(name)()) for name in names]
     made = network(arguments.features, arguments.classes)
-    return Job(made, images(arguments.images), entries, cache, options={"batch_size": BATCH})
+    return Job(made, images(arguments.images), entries, cache, passes=Passes(BATCH))
 
 
 def peak(arguments: argparse.Namespace, cache: Path) -> int:

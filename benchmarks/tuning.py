@@ -18,8 +18,8 @@ from typing import Any
 from adascale import Classifier, InputError, detectors, load_network, metrics
 from adascale.bench.run import Entry, Job, Network, tested
 from adascale.bench.suites import load_suite, open_suite
+from adascale.core.folders import cache_folder
 from adascale.decision.tuning import GRIDS, grid
-from adascale.extraction.cache import cache_folder
 
 SUITES = Path(__file__).parents[1] / "examples" / "suites"
 NETWORKS = ("cifar10_densenet101", "cifar100_densenet101", "imagenet_resnet50")

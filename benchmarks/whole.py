@@ -19,6 +19,7 @@ from adascale.cli.options import entries
 from adascale.decision.folders import decide_images, score_images
 from adascale.decision.ood_detector import OODDetector
 from adascale.decision.tuning import grid
+from adascale.extraction.batches import Passes
 from adascale.images.loader import load_batches
 from adascale.images.outliers import OUTLIERS
 from adascale.images.sources import ImageSet, find_images
@@ -105,11 +106,11 @@ def scoring(subject: Subject, folder: Path, preprocess: Preprocess, repeats: int
         detector.fit(subject.val, tune=False)
         ours, bare = [], []
         for _ in range(repeats):
-            passes = {"batch_size": subject.batch}
+            passes = Passes(subject.batch)
             rows = (
-                decide_images(detector, images, **passes)
+                decide_images(detector, images, passes=passes)
                 if decide
-                else score_images({name: detector}, images, **passes)
+                else score_images({name: detector}, images, passes=passes)
             )
             ours.append(seconds_of(lambda rows=rows: list(rows)))  # type: ignore[misc]
             bare.append(seconds_of(lambda: _bare_loop(subject, images, preprocess)))
@@ -131,4 +132,4 @@ def limited(name: str, count: int) -> tuple[Suite, SuiteImages]:
 
 def _job(subject: Subject, images: SuiteImages, preprocess: Preprocess, lines: list[Entry], cache: Path) -> Job:
     network = Network(subject.name, Classifier(subject.model), preprocess)
-    return Job(network, images, [replace(line) for line in lines], cache, options={"batch_size": subject.batch})
+    return Job(network, images, [replace(line) for line in lines], cache, passes=Passes(subject.batch))

@@ -13,9 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from adascale import Head, Outputs, View
-from tests.studying import run, setting
-
-__all__ = ["run", "setting"]  # fixtures of several files
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("ADASCALE_DATA", ROOT.parent / "shared" / "data"))

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from adascale import InputError
-from adascale.bench.suites import SUITES, Source, Suite, load_suite, open_suite, own_suite
+from adascale.bench import SUITES
+from adascale.bench.suites import Source, Suite, load_suite, open_suite, own_suite
 from adascale.images.corruptions import Corruption
 from adascale.images.sources import ImageSet
 from tests.conftest import DATA, ROOT, needs_data

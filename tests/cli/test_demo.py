@@ -10,7 +10,7 @@ import pytest
 from adascale import OODDetector, detectors, load_network
 from adascale.cli.commands import Demo
 from adascale.cli.demo import demo
-from adascale.storage import tensors as store
+from adascale.decision.detector_file import DetectorFile
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,7 +29,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     second = json.loads(capsys.readouterr().out)
     assert all(second[key] == first[key] for key in ("accuracy", "verdicts", "guarantee", "setting"))
     assert all(row in first["methods"] for row in second["methods"])
-    about = store.read(tmp_path / "a" / "detector.safetensors")[1]["about"]
+    about = DetectorFile.read(tmp_path / "a" / "detector.safetensors").record["about"]
     network, _ = load_network(about["model"], about["weights"])
     detector = OODDetector.load(tmp_path / "a" / "detector.safetensors", network)
     assert detector.guarantee == first["guarantee"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -193,7 +194,7 @@ def changed(weight: str) -> nn.Module:
         (lambda: changed("conv.weight"), "other layers, weights"),
         (lambda: seeded(SmallNet).half(), "precision"),
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(768, 5)), "no such layer"),
-        (lambda: seeded(OtherNet), "computes otherwise"),
+        (lambda: seeded(OtherNet), "computes something else"),
     ],
 )
 def test_another_network_is_refused(fitted: OODDetector, tmp_path: Path, model: Any, words: str) -> None:
@@ -265,16 +266,26 @@ def test_fitting_again_sees_weights_that_changed_meanwhile(net: nn.Module) -> No
     assert torch.equal(again, OODDetector(net).fit(images(60)).score(images(4, seed=1)))
 
 
+@dataclass
 class Mine(detectors.MLS):
     name = "mine"
 
 
 def test_a_method_of_ones_own_is_saved_and_loaded(net: nn.Module, tmp_path: Path) -> None:
     detector = OODDetector(net, Mine()).fit(images(60))
-    detector.save(tmp_path / "d.safetensors")
-    loaded = OODDetector.load(tmp_path / "d.safetensors", net, method=Mine)
-    assert same(loaded(images(3)), detector(images(3)))
-    with pytest.raises(DetectorFileError, match=r"load\(\.\.\., method=\)"):
+    record = detector.save(tmp_path / "d.safetensors")
+    assert record["origin"] == {"module": __name__, "class": "Mine", "package": None, "version": None}
+    for method in (Mine, None):  # the file says which class it is, and its module is loaded
+        loaded = OODDetector.load(tmp_path / "d.safetensors", net, method=method)
+        assert type(loaded.method) is Mine
+        assert same(loaded(images(3)), detector(images(3)))
+    assert "origin" not in OODDetector(net, "mls").fit(images(60)).save(tmp_path / "mls.safetensors")
+
+
+def test_a_method_that_is_not_there_is_named(net: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Mine, "__module__", "their_package.methods")
+    OODDetector(net, Mine()).fit(images(60)).save(tmp_path / "d.safetensors")
+    with pytest.raises(DetectorFileError, match=r"Mine of their_package\.methods.*load\(\.\.\., method=\)"):
         OODDetector.load(tmp_path / "d.safetensors", net)
 
 

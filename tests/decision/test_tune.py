@@ -13,7 +13,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from adascale import Head, InputError, OODDetector, Outputs, View, detectors
-from adascale.decision.tuning import GRIDS, Plan, chosen_count, grid, search
+from adascale.decision.fitting import Plan
+from adascale.decision.tuning import GRIDS, chosen_count, grid, search_grid
 from adascale.images.outliers import OUTLIERS, Blurred, Mixed, Sample, Shuffled
 from adascale.maths.split import split
 from adascale.testing import example_outputs
@@ -104,7 +105,7 @@ def test_the_best_point_wins() -> None:
     """ReAct at 99 % clips nothing that separates; at 1 % it clips everything away."""
     reference, known = outputs(60), outputs(50, 1)
     unknown = Outputs(known.logits, known.features * 3, {view: a * 3 for view, a in known.views.items()})
-    found = search(
+    found = search_grid(
         detectors.ReAct(), [{"percentile": p} for p in (1, 50, 90)], reference, HEAD, known, {"x": unknown}, "x"
     )
     aurocs = [auroc for _, auroc in found.trials]
@@ -121,9 +122,9 @@ def test_of_points_as_good_as_the_best_the_one_in_the_middle() -> None:
     points = grid(detectors.SCALE())
     sets = {"a": other, "b": flat}
     head = Head(torch.randn(5, 64), None)
-    found = search(detectors.SCALE(), points, None, head, flat, sets, "x", weights={"b": 0.0}, tolerance=1.0)
+    found = search_grid(detectors.SCALE(), points, None, head, flat, sets, "x", weights={"b": 0.0}, tolerance=1.0)
     assert found.chosen == {"percentile": 80}
-    both = search(detectors.SCALE(), points, None, head, flat, sets, "x")
+    both = search_grid(detectors.SCALE(), points, None, head, flat, sets, "x")
     assert found.auroc > both.auroc  # b, the same as ID, counts only without weights
 
 

@@ -105,11 +105,11 @@ def reproduce(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> dict[st
 
 def _about(job: Job) -> dict[str, Any]:
     return {
-        "fingerprint": job.network.classifier.fingerprint(),
+        "fingerprint": job.extractor.fingerprint,
         "head": job.network.classifier.head_name,
         "preprocess": asdict(job.network.preprocess),
         "seed": job.seed,
-        "options": dict(job.options),
+        "options": asdict(job.passes),
         "methods": {
             label: {
                 "method": method.name,

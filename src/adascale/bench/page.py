@@ -10,12 +10,12 @@ from adascale.bench.results import KINDS, Kind, ModelRun, Row, Run, Spectrum
 from adascale.bench.tables import BOTH, per_set, summaries, summary
 from adascale.report import html
 from adascale.report.document import Table
-from adascale.storage.atomic import write_whole
+from adascale.storage.atomic import write_text
 
 
 def write_report(run: Run, path: Path | str) -> None:
     """Write the page: whole or not at all. The same run gives the same bytes."""
-    write_whole(Path(path), report_page(run))
+    write_text(Path(path), report_page(run))
 
 
 def report_page(run: Run) -> str:

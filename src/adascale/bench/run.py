@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,27 +16,27 @@ from adascale.bench.results import Example, Kind, ModelRun, Profile, SetInfo
 from adascale.bench.suites import SuiteImages
 from adascale.core.errors import InputError
 from adascale.core.progress import Advance, progress
-from adascale.core.types import View
-from adascale.decision.tuning import FEWEST_IMAGES, Point, Tuning, chosen_count, grid, search, search_made_up, views_of
+from adascale.core.types import Outputs, View
+from adascale.decision.fitting import Material, Plan, choose_parameters, fit_method
+from adascale.decision.tuning import Judge, Point, Tuning, grid
 from adascale.detectors import Detector
 from adascale.detectors.adaptive import Adaptive
+from adascale.extraction.batches import Passes
 from adascale.extraction.cache import Extracted
-from adascale.extraction.sets import extract_images
+from adascale.extraction.sets import Extractor
 from adascale.images.outliers import OUTLIERS, Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
-from adascale.maths.split import split
 from adascale.network.classifier import Classifier
 
-Judge = Literal["self", "ood"]
 _GALLERY = 12
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of the table: a method, and by what its parameters are chosen (None: they are as they are).
+    """One line of the table: a method, and by what its parameters are chosen (None: they are not).
 
-    given: parameters that stay as they are when the others are chosen.
+    given: parameters that are kept when the others are chosen.
     """
 
     label: str
@@ -44,7 +45,7 @@ class Entry:
     given: frozenset[str] = frozenset()
 
     def space(self) -> dict[str, tuple[Any, ...]]:
-        """What is left to choose."""
+        """The parameters that are left to choose, with their values."""
         return {name: values for name, values in self.method.search_space.items() if name not in self.given}
 
 
@@ -60,18 +61,23 @@ class Network:
 
 @dataclass(eq=False)
 class Job:
-    """One network on one suite. After `run`: the methods as they were used, and how the tuned ones were tuned."""
+    """One network on one suite. After `run` it holds the methods as they were used, and how they were tuned.
+
+    shared: the extractor of another job of the same run, so that the network is hashed once.
+    """
 
     network: Network
     images: SuiteImages
     entries: Sequence[Entry]
     cache: Path
     seed: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)  # batch_size, workers
+    passes: Passes = Passes()
+    shared: InitVar[Extractor | None] = None
 
-    def __post_init__(self) -> None:
-        std = self.network.preprocess.std
-        self.entries = [replace(entry, method=replace(entry.method).for_input(std)) for entry in self.entries]
+    def __post_init__(self, shared: Extractor | None) -> None:
+        known, network = self.network.preprocess, self.network.classifier
+        self.extractor = shared or Extractor(network, known, self.cache, self.passes)
+        self.entries = [replace(entry, method=replace(entry.method).for_input(known.std)) for entry in self.entries]
         self.methods: dict[str, Detector] = {}
         self.tunings: dict[str, Tuning] = {}
         self.left_out: dict[str, str] = {}
@@ -107,28 +113,26 @@ class Job:
         )
 
     def extracted(self, name: str, images: ImageSet, views: Sequence[View], tamper: Tamper | None = None) -> Extracted:
-        """From the cache where it is there."""
+        """The outputs of an image set, from the cache as far as they are there."""
         title = f"{self.network.name}: {name} ({len(images)} images)"
-        network, preprocess = self.network.classifier, self.network.preprocess
         try:
-            return extract_images(
-                network, images, preprocess, views, self.cache, tamper=tamper, title=title, **self.options
-            )
+            return self.extractor.extract(images, views, title, tamper)
         except InputError as error:
             raise InputError(f"{self.network.name}, set {name}: {error}") from error
 
     def _fit(self, val: Extracted, train: Extracted | None) -> None:
-        """Every method, tuned where asked; those that cannot be fitted are left out with the reason."""
-        few = val.load()
-        many = train.load() if train is not None else few
+        """Fit every method, tuned where asked; those that cannot be fitted are left out with the reason."""
+        outputs, learned = val.load(), None if train is None else train.load()
         for entry in self.entries:
-            method, reference = entry.method, many if entry.method.fits_on.startswith("train") else few
+            method, points = entry.method, None
             try:
-                if entry.tune is not None:
-                    same = [p for p in grid(method, entry.space()) if replace(method, **p).views == method.views]
-                    self.tunings[entry.label] = tuning = self.tune(method, same, entry.tune)
-                    method = replace(method, **tuning.chosen)
-                self.methods[entry.label] = method.fit(reference, self.network.classifier.head)
+                if entry.tune is not None:  # views that the other methods have no use for are not extracted
+                    points = [p for p in grid(method, entry.space()) if replace(method, **p).views == method.views]
+                plan = self._plan(method, points, entry.tune)
+                fitted = fit_method(plan, self._material(plan, val, outputs, learned))
+                self.methods[entry.label] = fitted.method
+                if fitted.tuning is not None:
+                    self.tunings[entry.label] = fitted.tuning
             except InputError as error:
                 self.left_out[entry.label] = str(error)
         if not self.methods:
@@ -139,28 +143,36 @@ class Job:
 
         ``self``: against outliers made from these ID images; ``ood``: against the suite's OOD validation images.
         """
-        views = views_of(method, points)
-        val = self.extracted("val", self.images.val, views)
-        few = val.load()
-        count = chosen_count(len(few)) if judge == "self" else len(few) // 2
-        if not count:
-            raise InputError(f"{len(few)} ID images are too few to tune on; give at least {FEWEST_IMAGES}.")
-        parts = split(len(few), self.seed, choosing=count)
-        reference = few[torch.cat([parts.fitted, parts.held_out])]
-        train = self.images.train
-        if method.fits_on.startswith("train") and train and not _overlap(train, self.images.val):
-            reference = self.extracted("train", train, ()).load()
-        head, known = self.network.classifier.head, few[parts.chosen]
-        if judge == "self":
+        plan, train = self._plan(method, points, judge), self.images.train
+        val = self.extracted("val", self.images.val, plan.views)
+        learns = method.fits_on.startswith("train") and train is not None and not self._train_overlaps
+        learned = self.extracted("train", train, ()).load() if learns and train is not None else None
+        _, tuning = choose_parameters(plan, self._material(plan, val, val.load(), learned))
+        assert tuning is not None  # the plan wants it, and there are outliers
+        return tuning
+
+    def _plan(self, method: Detector, points: Sequence[Point] | None, judge: Judge | None) -> Plan:
+        return Plan(method, tune=judge is not None, seed=self.seed, judge=judge or "self", points=points)
+
+    def _material(self, plan: Plan, val: Extracted, outputs: Outputs, train: Outputs | None) -> Material:
+        def outliers(chosen: Sequence[int], views: Sequence[View]) -> dict[str, Outputs]:
+            if plan.judge == "ood":
+                return {name: self.extracted(name, found, views).load() for name, found in self.images.ood_val.items()}
             usable = [i for i, name in enumerate(self.images.val.names) if name not in val.failures]
-            chosen = self.images.val.subset([usable[i] for i in parts.chosen.tolist()])
-            made = {name: self.extracted(name, chosen, views, make).load() for name, make in OUTLIERS.items()}
-            return search_made_up(method, points, reference, head, known, made)
-        unknown = {name: self.extracted(name, found, views).load() for name, found in self.images.ood_val.items()}
-        if not unknown:
+            ones = self.images.val.subset([usable[i] for i in chosen])
+            return {name: self.extracted(name, ones, views, make).load() for name, make in OUTLIERS.items()}
+
+        if plan.judge == "ood" and not self.images.ood_val:
             raise InputError("There are no OOD validation images to tune on; tune on outliers made from ID images.")
-        by = f"{count} ID images against OOD validation images ({', '.join(unknown)})"
-        return search(method, points, reference, head, known, unknown, by)
+        return Material(outputs, self.network.classifier.head, train, outliers, self._train_overlaps)
+
+    @cached_property
+    def _train_overlaps(self) -> bool:
+        """Whether training and validation images have an image in common: a file, or the whole array."""
+        train, val = self.images.train, self.images.val
+        if train is None:
+            return False
+        return bool(set(train.paths) & set(val.paths)) or train.fingerprint() == val.fingerprint()
 
     def _leave_out_infinite(self, scored: Mapping[str, _Scored]) -> None:
         for label in list(self.methods):
@@ -172,10 +184,10 @@ class Job:
 
 
 class _Scored:
-    """One set through every method, a chunk of its shards in memory at a time.
+    """The scores of one set by every method, with one chunk of its shards in memory at a time.
 
-    Results are written into tensors made beforehand: kept in lists they would pin the memory that large temporaries
-    between them give back.
+    Results are written into tensors allocated beforehand. Kept in lists, they would fragment the memory that large
+    temporaries give back.
     """
 
     def __init__(self, methods: Mapping[str, Detector], shown: str, extracted: Extracted, advance: Advance) -> None:
@@ -201,7 +213,7 @@ class _Scored:
 
 
 def infinite(scores: Mapping[str, Tensor]) -> str:
-    """Why scores of sets cannot be ranked; nothing where they can."""
+    """Why these scores of sets cannot be ranked; empty if they can."""
     broken = {name: int((~values.isfinite()).sum()) for name, values in scores.items()}
     worst = max(broken, key=broken.__getitem__)
     return f"{broken[worst]} images of {worst} have infinite scores (NaN activations?)" if broken[worst] else ""
@@ -216,11 +228,6 @@ def tested(images: SuiteImages) -> dict[str, tuple[Kind, ImageSet]]:
         ("far", images.far),
     )
     return {name: (kind, found) for kind, group in groups for name, found in group.items()}
-
-
-def _overlap(first: ImageSet, second: ImageSet) -> bool:
-    """Whether two sets have an image in common: a file, or the whole array."""
-    return bool(set(first.paths) & set(second.paths)) or first.fingerprint() == second.fingerprint()
 
 
 def _examples(

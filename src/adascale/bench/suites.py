@@ -141,7 +141,7 @@ def own_suite(
     id: str, val: str | None, train: str | None, near: Sequence[str], far: Sequence[str], shifted: Sequence[str]
 ) -> Suite:
     """From ``PATH`` or ``NAME=PATH`` texts; shifted sets may also be corruptions of the ID images: noise:3, or all."""
-    name, place = named(id)
+    name, place = name_and_path(id)
     groups: dict[str, Any] = {}
     for group, texts in (("near", near), ("far", far), ("shifted", shifted)):
         sets = groups.setdefault(group, {})
@@ -149,7 +149,7 @@ def own_suite(
             if label in sets:
                 raise InputError(f"Two {group} sets are named {label}; give one of them a name: NAME=PATH.")
             sets[label] = source
-    fitted, trained = (None if text is None else Source(named(text)[1]) for text in (val, train))
+    fitted, trained = (None if text is None else Source(name_and_path(text)[1]) for text in (val, train))
     return Suite(name, Source(place), fitted, trained, **groups)
 
 
@@ -172,12 +172,12 @@ def open_suite(suite: Suite, available: bool = False, seed: int = 0, limit: int 
     known, val, train = (opened(part, getattr(suite, part)) for part in _PARTS)
     if known is not None and suite.val is None:
         known, val = _set_aside(known, suite, seed)
-    known, val, train = (found and drawn(found, limit, seed) for found in (known, val, train))
+    known, val, train = (found and at_most(found, limit, seed) for found in (known, val, train))
     groups: dict[str, dict[str, ImageSet]] = {group: {} for group in _GROUPS}
     for group, name, source in ((g, n, s) for g in _GROUPS for n, s in getattr(suite, g).items()):
         if source.images is not None or known is not None:
             found = opened(f"{group} {name}", source, known)
-            groups[group] |= {} if found is None else {name: drawn(found, limit, seed)}
+            groups[group] |= {} if found is None else {name: at_most(found, limit, seed)}
     if known is None or val is None or (missing and not (available and (groups["near"] or groups["far"]))):
         raise InputError(_lacking(suite, missing, known is not None and val is not None, groups))
     tested = {**groups["near"], **groups["far"]}
@@ -270,13 +270,13 @@ def _entries(text: str, group: str) -> list[tuple[str, Source]]:
     """The set, or sets, that one text of the command line stands for."""
     if group == "shifted" and text == "all":
         return [(str(change), Source(None, corrupt=change)) for change in all_corruptions()]
-    name, place = named(text)
+    name, place = name_and_path(text)
     if group == "shifted" and place.partition(":")[0] in KINDS and not Path(place).exists():
         return [(name, Source(None, corrupt=Corruption.parse(place)))]
     return [(name, Source(place))]
 
 
-def named(text: str) -> tuple[str, str]:
+def name_and_path(text: str) -> tuple[str, str]:
     """``NAME=PATH``; where the part before ``=`` holds a slash it is a path too."""
     name, equals, place = text.partition("=")
     if not equals or "/" in name or os.sep in name:
@@ -344,7 +344,7 @@ def _set_aside(images: ImageSet, suite: Suite, seed: int) -> tuple[ImageSet, Ima
     return images.subset(sorted(order[count:].tolist())), images.subset(sorted(order[:count].tolist()))
 
 
-def drawn(images: ImageSet, limit: int | None, seed: int) -> ImageSet:
+def at_most(images: ImageSet, limit: int | None, seed: int) -> ImageSet:
     """At most so many images, a seeded draw; the order stays."""
     if limit is None or len(images) <= limit:
         return images

@@ -32,7 +32,7 @@ from adascale.report.csv import csv_text
 from adascale.report.document import DASH, Cell, Column, Document, Line, Table
 from adascale.report.latex import to_latex
 from adascale.report.markdown import to_markdown
-from adascale.storage.atomic import write_whole
+from adascale.storage.atomic import write_text
 
 FORMAT, FORMAT_VERSION = "adascale-benchmark", 1
 USUAL: tuple[Metric, ...] = (FPR95, AUROC)
@@ -147,7 +147,7 @@ def write_results(run: Run, folder: Path) -> list[Path]:
         "tables.tex": to_latex(document),
     }
     for name, text in texts.items():
-        write_whole(folder / name, text)
+        write_text(folder / name, text)
     scores = {
         f"{model.model}/{method}/{name}": values
         for model in run.models

@@ -19,10 +19,11 @@ from adascale.cli.console import end, resumable, say
 from adascale.cli.images import suite_images, tuning_images
 from adascale.cli.networks import networks
 from adascale.core.errors import InputError
+from adascale.core.folders import cache_folder
 from adascale.decision.tuning import FEWEST_IMAGES
-from adascale.extraction.cache import cache_folder
+from adascale.detectors.configure import configured
 from adascale.report.terminal import compact
-from adascale.storage.journal import write_csv
+from adascale.storage.rows import write_csv
 
 
 def bench(given: Bench) -> None:
@@ -60,11 +61,11 @@ def tune(given: Tune) -> None:
     images = tuning_images(given.suite, given, given.ood_val)
     name = detectors.get(given.method).name
     fixed = options.settings({name: given.method}, given.setting or [], None)[name]
-    configured = options.configured(given.method, fixed)
+    method = configured(given.method, fixed)
     network, *others = networks(given, given.suite)
     if others:
         raise InputError(f"{1 + len(others)} networks; tune one at a time.")
-    entries = [Entry(name, configured, given=frozenset(fixed))]
+    entries = [Entry(name, method, given=frozenset(fixed))]
     job = Job(network, images, entries, given.cache or cache_folder(), given.seed, given.passes())
     entry, judge = job.entries[0], given.by or ("ood" if images.ood_val else "self")
     with resumable():

@@ -32,6 +32,7 @@ from adascale.cli.commands import Demo
 from adascale.cli.console import say
 from adascale.cli.groups import method_names
 from adascale.decision.ood_detector import OODDetector
+from adascale.extraction.batches import Passes
 from adascale.images.preprocess import Preprocess
 from adascale.network import digits
 from adascale.network.classifier import Classifier
@@ -78,7 +79,7 @@ def _compared(network: Network, entries: list[Entry]) -> Run:
     suite = load_suite("digits")
     images = open_suite(suite)
     with tempfile.TemporaryDirectory() as cache:
-        return run_jobs(suite, images, [Job(network, images, entries, Path(cache), options={"batch_size": 64})])
+        return run_jobs(suite, images, [Job(network, images, entries, Path(cache), passes=Passes(64))])
 
 
 def _save(out: Path, detector: OODDetector, network: nn.Module, data: digits.Digits) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Mapping
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any
 
@@ -66,12 +67,12 @@ def env(given: Env) -> None:
 
 def inspect(given: Inspect) -> None:
     """Print the record of a detector file."""
-    from adascale.storage import tensors as store
+    from adascale.decision.detector_file import DetectorFile
 
-    _print(store.read(given.file)[1], given.as_json)
+    _print(DetectorFile.read(given.file).record, given.as_json)
 
 
-def _print(record: dict[str, Any], as_json: bool) -> None:
+def _print(record: Mapping[str, Any], as_json: bool) -> None:
     """A record as JSON, or as lines of ``section.name  value``."""
     if as_json:
         print(json.dumps(record))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import sys
@@ -17,11 +16,12 @@ from adascale.cli.console import end, resumable, say
 from adascale.cli.groups import method_names
 from adascale.core.errors import InputError
 from adascale.decision import folders
+from adascale.decision.detector_file import read_detectors
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.cache import cache_key
 from adascale.images.sources import find_images
-from adascale.storage import tensors as store
-from adascale.storage.journal import Journal, Row, write_csv, write_jsonl
+from adascale.storage.journal import Journal
+from adascale.storage.rows import Row, write_csv, write_jsonl
 
 
 def fit(given: Fit) -> None:
@@ -40,7 +40,7 @@ def fit(given: Fit) -> None:
     networks.check_output(output, set(methods))
     parts = output.with_name(output.name + ".parts")
     with resumable():
-        failures, refused = folders.fit_images(made, found, training, parts, tune=given.tune, **given.passes())
+        failures, refused = folders.fit_images(made, found, training, parts, tune=given.tune, passes=given.passes())
     if refused and "all" not in (given.method or ()):
         raise next(iter(refused.values()))
     weights = None if given.weights is None else str(given.weights.resolve())
@@ -52,8 +52,8 @@ def fit(given: Fit) -> None:
             say(f"left out {name}: {refused[name]}")
             file.unlink(missing_ok=True)  # of an earlier run
             continue
-        detector.save(file, model=networks.absolute(given.model), weights=weights)
-        records.append({**store.read(file)[1], "file": str(file), "skipped": failures})
+        record = detector.save(file, model=networks.absolute(given.model), weights=weights)
+        records.append({**record, "file": str(file), "skipped": failures})
         if not given.as_json:
             print(f"{file}: {detector.method}\nparameters: {detector.setting}\n{detector.guarantee}")
     shutil.rmtree(parts, ignore_errors=True)
@@ -67,8 +67,8 @@ def fit(given: Fit) -> None:
 def score(given: Score) -> None:
     """Write a row for each image. With an output file, finished rows are stored and an interrupted run resumes."""
     found, output = find_images(given.images, given.root), given.output
-    files = networks.detector_files(given.detector)
-    contents = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    files = read_detectors(given.detector)
+    contents = [file.sha256 for file in files]
     journal = Journal(output, cache_key(*contents, found.fingerprint(), given.decide)) if output else None
     loaded = networks.detectors(files, given)
     if given.decide and len(loaded) > 1:
@@ -81,9 +81,9 @@ def score(given: Score) -> None:
         tally.add(journal.rows())
     with resumable(journal is not None):
         if given.decide:
-            made = folders.decide_images(next(iter(loaded.values())), found, start, **given.passes())
+            made = folders.decide_images(next(iter(loaded.values())), found, start, given.passes())
         else:
-            made = folders.score_images(loaded, found, start, **given.passes())
+            made = folders.score_images(loaded, found, start, given.passes())
         for batch in made:
             if journal:
                 journal.append(batch)

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 from typer import Argument, Option
 
@@ -19,6 +19,9 @@ from adascale.cli.console import app
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.network import FORMS
+
+if TYPE_CHECKING:
+    from adascale.extraction.batches import Passes
 
 Images = Annotated[str, Argument(help="Folder (recursive), image, image list (.txt), .npz, or - for a list.")]
 Texts = list[str] | None
@@ -50,8 +53,10 @@ class PassOptions:
     batch_size: Annotated[int, Option(min=1, help="Images per pass.")] = 32
     workers: Workers = None
 
-    def passes(self) -> dict[str, Any]:
-        return {"batch_size": self.batch_size, "workers": self.workers}
+    def passes(self) -> Passes:
+        from adascale.extraction.batches import Passes
+
+        return Passes(self.batch_size, self.workers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adascale.bench import SUITES
-from adascale.bench.suites import Suite, SuiteImages, drawn, load_suite, named, open_suite, own_suite
+from adascale.bench.suites import Suite, SuiteImages, at_most, load_suite, name_and_path, open_suite, own_suite
 from adascale.cli.console import say
 from adascale.cli.groups import ImageOptions, SuiteOptions
 from adascale.core.errors import InputError
@@ -35,10 +35,10 @@ def tuning_images(name: str | None, given: ImageOptions, ood_val: list[str] | No
         return _opened(load_suite(name, given.data), given, available=True)
 
     def draw(place: str) -> ImageSet:
-        return drawn(find_images(place), given.limit, given.seed)
+        return at_most(find_images(place), given.limit, given.seed)
 
     found, train = draw(given.id_images or ""), find_images(given.train) if given.train else None
-    unknown = {label: draw(place) for label, place in map(named, ood_val or [])}
+    unknown = {label: draw(place) for label, place in map(name_and_path, ood_val or [])}
     return SuiteImages(found, found, train, {}, {}, {}, unknown)
 
 

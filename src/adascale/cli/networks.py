@@ -14,13 +14,13 @@ from adascale.cli.commands import Fit, Score
 from adascale.cli.console import say
 from adascale.cli.groups import NetworksOptions
 from adascale.core.errors import DetectorFileError, InputError
+from adascale.decision.detector_file import DetectorFile
 from adascale.decision.ood_detector import OODDetector
 from adascale.images.preprocess import Preprocess
 from adascale.network import FORMS
 from adascale.network.classifier import Classifier
 from adascale.network.loading import load_network
 from adascale.network.trained import NAME, registered
-from adascale.storage import tensors as store
 from adascale.training.checkpoint import settings_of
 
 
@@ -107,33 +107,22 @@ def check_output(output: Path, names: set[str]) -> None:
         )
 
 
-def detector_files(paths: list[Path]) -> list[Path]:
-    """The files that were named, and the detectors in folders that were named."""
-    files: dict[Path, None] = {}
-    for path in paths:
-        found = sorted(filter(store.is_detector, path.glob("*.safetensors"))) if path.is_dir() else [path]
-        files |= dict.fromkeys(found)
-    if not files:
-        raise DetectorFileError(f"{paths[0]} holds no detector file (.safetensors); make them with adascale fit.")
-    return list(files)
-
-
-def detectors(files: list[Path], given: Score) -> dict[str, OODDetector]:
+def detectors(files: list[DetectorFile], given: Score) -> dict[str, OODDetector]:
     """The detectors by the names of their columns: the method's, or the file's where a method comes twice."""
-    about = store.read(files[0])[1]["about"]
+    about, first = files[0].record["about"], files[0].path
     spec = given.model or about.get("model")
     if spec is None:
-        raise DetectorFileError(f"{files[0]} does not say which network it belongs to; pass --model.")
+        raise DetectorFileError(f"{first} does not say which network it belongs to; pass --model.")
     if given.model is None:
-        say(f"network {spec} (named in {files[0].name})")
+        say(f"network {spec} (named in {first.name})")
     found, _ = load_network(spec, given.weights or about.get("weights"))
     classifier = Classifier(found.to(device(given.device)), compiled=given.compiled)
-    loaded = [OODDetector.load(file, classifier) for file in files]
+    loaded = OODDetector.load_all(files, classifier)
     if len({(detector.preprocess, detector.input_shape) for detector in loaded}) > 1:
         raise DetectorFileError("The detectors were fitted with different preprocessing; score them one by one.")
     names = [detector.method.name for detector in loaded]
     if len(set(names)) < len(names):
-        names = [file.stem for file in files]
+        names = [file.path.stem for file in files]
     if len(set(names)) < len(names):
         raise DetectorFileError("Two detectors of one method have the same file name; rename one, for the columns.")
     return dict(zip(names, loaded, strict=True))

@@ -7,11 +7,12 @@ from dataclasses import fields, replace
 from typing import Any
 
 from adascale import detectors
-from adascale.bench.run import Entry, Judge
+from adascale.bench.run import Entry
 from adascale.cli.groups import PreprocessOptions, method_names
 from adascale.core.errors import InputError
-from adascale.decision.tuning import GRIDS, Point, grid
+from adascale.decision.tuning import GRIDS, Judge, Point, grid
 from adascale.detectors import Detector
+from adascale.detectors.configure import configured
 from adascale.images.preprocess import Preprocess
 
 PRESET_METHODS = {method for method, *_ in detectors.PRESETS}
@@ -58,15 +59,6 @@ def entries(texts: list[str], given: list[str], preset: str | None, tune: str) -
         tuned = Entry(label, method, judge, frozenset(chosen[name]))
         if tune != "none" and tuned.space():
             yield tuned
-
-
-def configured(text: str, given: dict[str, Any]) -> Detector:
-    """The method with its parameters."""
-    cls = detectors.get(text)
-    if unknown := set(given) - {field.name for field in fields(cls)}:
-        known = ", ".join(sorted(field.name for field in fields(cls))) or "none"
-        raise InputError(f"{cls.name} has no parameter {unknown.pop()!r}; it has: {known}.")
-    return cls(**given)
 
 
 def points(entry: Entry, text: str | None) -> list[Point]:

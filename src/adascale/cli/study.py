@@ -17,12 +17,13 @@ from adascale.cli.console import end, plain_table, resumable, say
 from adascale.cli.images import suite_images
 from adascale.cli.networks import networks
 from adascale.core.errors import InputError
-from adascale.extraction.cache import cache_folder
-from adascale.paper import figures as paper
+from adascale.core.folders import cache_folder
+from adascale.detectors.configure import configured
+from adascale.paper import published as paper
 from adascale.paper import studies
 from adascale.paper.studies.base import Result
-from adascale.paper.studies.setting import Setting, Subject
-from adascale.paper.studies.setting import Study as PaperStudy
+from adascale.paper.studies.experiment import Experiment, Subject
+from adascale.paper.studies.study import Study as PaperStudy
 from adascale.paper.studies.write import remarks, remove, save_result, write_page
 from adascale.report.terminal import by_group
 
@@ -37,15 +38,15 @@ def study(given: Study) -> None:
     places: list[paper.Place | None] = [paper.place(text) for text in given.preset or []] or [None]
     fixed = options.settings({"adascale_a": "adascale_a"}, given.setting or [], None)["adascale_a"]
     for one in places:
-        options.configured("adascale_a", {**({} if one is None else detectors.preset("adascale_a", *one)), **fixed})
+        configured("adascale_a", {**({} if one is None else detectors.preset("adascale_a", *one)), **fixed})
     suited, images = suite_images(suite, given)
     subjects = _subjects(networks(given, suite), places)
     command, cache = shlex.join(["adascale", *sys.argv[1:]]), given.cache or cache_folder()
-    setting = Setting(suited, images, subjects, cache, given.seed, given.passes(), fixed, command)
-    _say_uncompared(setting)
+    experiment = Experiment(suited, images, subjects, cache, given.seed, given.passes(), fixed, command)
+    _say_uncompared(experiment)
     with resumable():
         chosen = studies.ALL if everything else named
-        results = [result for one in chosen if (result := _run(one, setting, given, everything))]
+        results = [result for one in chosen if (result := _run(one, experiment, given, everything))]
     if given.as_json:
         print(json.dumps([result.document() for result in results]))
     if given.report:
@@ -74,18 +75,18 @@ def _subjects(found: list[Network], places: list[paper.Place | None]) -> list[Su
     return [Subject(network, place) for network, place in zip(found, places, strict=True)]
 
 
-def _say_uncompared(setting: Setting) -> None:
-    others = [one.place for one in setting.subjects if one.place is not None and setting.compared(one) is None]
+def _say_uncompared(experiment: Experiment) -> None:
+    others = [one.place for one in experiment.subjects if one.place is not None and experiment.compared(one) is None]
     if others:
         names = ", ".join(dict.fromkeys(map(str, others)))
-        say(f"note: {setting.suite.name} has other images than the paper for {names}; its values are not shown.")
+        say(f"note: {experiment.suite.name} has other images than the paper for {names}; its values are not shown.")
 
 
-def _run(one: PaperStudy, setting: Setting, given: Study, among_all: bool) -> Result | None:
+def _run(one: PaperStudy, experiment: Experiment, given: Study, among_all: bool) -> Result | None:
     """The result. Among all studies, one that cannot use these images is left out and its older files are removed."""
     began = time.monotonic()
     try:
-        result = one.run(setting)
+        result = one.run(experiment)
     except InputError as error:
         if not among_all:
             raise

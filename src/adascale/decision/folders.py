@@ -1,10 +1,11 @@
-"""The two long jobs of the command line, fit and score: streamed, resumable, no image lost in silence."""
+"""The long jobs of the command line, fit and score: streamed, resumable, and every unreadable image is reported."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -15,15 +16,16 @@ from adascale.core.answers import Decision, Verdict
 from adascale.core.errors import InputError
 from adascale.core.progress import progress
 from adascale.core.types import Outputs, View
+from adascale.decision.detector_file import NetworkIdentity
 from adascale.decision.ood_detector import OODDetector
-from adascale.extraction.cache import Extracted
+from adascale.extraction.batches import Passes
 from adascale.extraction.extract import extract_batch
-from adascale.extraction.sets import extract_images
+from adascale.extraction.sets import Extractor
 from adascale.images.loader import load_batches
-from adascale.images.outliers import OUTLIERS, Tamper
+from adascale.images.outliers import OUTLIERS
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
-from adascale.storage.journal import Row
+from adascale.storage.rows import Row
 
 VERDICT_COLUMNS = ("score", "p_value", "is_ood")
 DECISION_COLUMNS = ("image", "is_ood", "early", "prediction", "error")
@@ -37,103 +39,89 @@ def fit_images(
     folder: Path,
     *,
     tune: bool | None = None,
-    **options: Any,
+    passes: Passes = Passes(),
 ) -> tuple[dict[str, str], dict[str, InputError]]:
-    """Fit detectors of one network from one extraction. Returns the images that failed and why, and the methods that
-    could not be fitted and why. What is finished stays in ``folder``.
+    """Fit detectors of one network from one extraction, whose shards stay in ``folder``.
+
+    Returns the images that could not be read and the methods that could not be fitted, each with the reason.
     """
-    classifier, preprocess = detectors[0].classifier, _preprocess(detectors)
-
-    def extracted(source: ImageSet, views: Sequence[View], title: str, tamper: Tamper | None = None) -> Extracted:
-        return extract_images(classifier, source, preprocess, views, folder, tamper=tamper, title=title, **options)
-
-    views = [view for detector in detectors for view in detector.plan(tune).views]
-    found = extracted(images, views, "Reading in-distribution images")
-    failures, n = dict(found.failures), len(found)
-    usable = [i for i, name in enumerate(images.names) if name not in failures]
-    learned = None
-    if train is not None and any(d.method.fits_on.startswith("train") for d in detectors):
-        training = extracted(train, (), "Reading training images")
+    extractor = Extractor(detectors[0].classifier, _preprocess(detectors), folder, passes)
+    plans = [detector.plan(tune) for detector in detectors]
+    found = extractor.extract(images, [v for plan in plans for v in plan.views], "Reading in-distribution images")
+    failures, learned = dict(found.failures), None
+    usable = [i for i, name in enumerate(images.names) if name not in found.failures]
+    if train is not None and any(detector.method.fits_on.startswith("train") for detector in detectors):
+        training = extractor.extract(train, (), "Reading training images")
         learned, failures = training.load(), {**failures, **training.failures}
-    outliers: dict[str, Outputs] = {}
-    if tuned := [detector for detector in detectors if detector.plan(tune).chosen(n)]:
-        chosen = images.subset([usable[i] for i in tuned[0].plan(tune).chosen(n)])
-        views = [view for detector in tuned for view in detector.plan(tune).views]
-        for name, outlier in OUTLIERS.items():
-            outliers[name] = extracted(chosen, views, f"Making outliers to tune on ({name})", outlier).load()
+    tuned_views = [view for plan in plans if plan.chosen(len(found)) for view in plan.views]
+
+    @lru_cache  # one extraction for all detectors
+    def made(chosen: tuple[int, ...]) -> dict[str, Outputs]:
+        ones, title = images.subset([usable[i] for i in chosen]), "Making outliers to tune on"
+        return {
+            name: extractor.extract(ones, tuned_views, f"{title} ({name})", make).load()
+            for name, make in OUTLIERS.items()
+        }
+
+    def outliers(chosen: Sequence[int], _: Sequence[View]) -> dict[str, Outputs]:
+        return made(tuple(chosen))
+
     refused, outputs = {}, found.load()
+    network = NetworkIdentity(extractor.classifier, extractor.fingerprint)
     for detector in detectors:
         detector.input_shape = found.shape
         try:
-            detector.fit_outputs(outputs, learned, outliers if detector in tuned else None, tune=tune)
+            detector.fit_outputs(outputs, learned, outliers, tune=tune)
         except InputError as error:
             refused[detector.method.name] = error
+        detector.network = network
     return failures, refused
 
 
 def score_images(
-    detectors: Mapping[str, OODDetector],
-    images: ImageSet,
-    start: int = 0,
-    *,
-    batch_size: int = 32,
-    workers: int | None = None,
+    detectors: Mapping[str, OODDetector], images: ImageSet, start: int = 0, passes: Passes = Passes()
 ) -> Iterator[list[Row]]:
-    """One row an image, in order, batch by batch, from index ``start`` on. Unreadable images have a reason instead.
+    """One row for each image, in order, batch by batch, from index ``start`` on; unreadable images have a reason.
 
     Several detectors of one network, each with the name of its columns, share every pass.
     """
     first, preprocess = next(iter(detectors.values())), _preprocess(list(detectors.values()))
     views = [view for detector in detectors.values() for view in detector.method.views]
     with progress("Scoring", len(images), start) as advance:
-        for batch in load_batches(images, preprocess, batch_size, start, workers):
-            rows = {index: _failed(detectors, images.names[index], why) for index, why in batch.failures.items()}
+        for batch in load_batches(images, preprocess, passes.batch_size, start, passes.workers):
+            rows = _failed(images, batch.failures, columns(detectors))
             if batch.indices:
                 first.check_shape(batch.images)
                 outputs = extract_batch(first.classifier, batch.images, views)
                 verdicts = {_prefix(detectors, name): d.judge(outputs) for name, d in detectors.items()}
-                rows |= {index: _row(images.names[index], verdicts, i) for i, index in enumerate(batch.indices)}
+                rows |= {index: _scored(images.names[index], verdicts, i) for i, index in enumerate(batch.indices)}
             yield [rows[index] for index in sorted(rows)]
             advance(len(rows))
 
 
 def decide_images(
-    detector: OODDetector,
-    images: ImageSet,
-    start: int = 0,
-    *,
-    batch_size: int = 32,
-    workers: int | None = None,
+    detector: OODDetector, images: ImageSet, start: int = 0, passes: Passes = Passes()
 ) -> Iterator[list[Row]]:
-    """The same rows with ``early`` in the place of score and p-value: see `OODDetector.decide`."""
-    preprocess, waiting = _preprocess([detector]), deque[tuple[list[int], dict[int, str]]]()
+    """The same rows with ``early`` in place of score and p-value: see `OODDetector.decide`."""
+    waiting = deque[tuple[list[int], dict[int, str]]]()
+    loaded = load_batches(images, _preprocess([detector]), passes.batch_size, start, passes.workers)
 
     def inputs() -> Iterator[Tensor]:
-        for batch in load_batches(images, preprocess, batch_size, start, workers):
+        for batch in loaded:
             waiting.append((batch.indices, batch.failures))
             if batch.indices:
                 yield batch.images
 
-    def rows(indices: Sequence[int], failures: Mapping[int, str], decision: Decision | None) -> list[Row]:
-        empty = dict.fromkeys(DECISION_COLUMNS)
-        made: dict[int, Row] = {i: {**empty, "image": images.names[i], "error": why} for i, why in failures.items()}
-        for place, i in enumerate(indices if decision else ()):
-            assert decision is not None
-            answer = {"is_ood": bool(decision.is_ood[place]), "early": bool(decision.early[place])}
-            prediction = int(decision.prediction[place])
-            error = None if bool(decision.logits[place].isfinite().all()) else NOT_FINITE
-            made[i] = {"image": images.names[i], **answer, "prediction": prediction, "error": error}
-        return [made[i] for i in sorted(made)]
-
     with progress("Deciding", len(images), start) as advance:
-        for decision in chain(detector.decisions(inputs(), batch_size), [None]):
-            while waiting:
-                indices, failures = waiting[0]
-                if indices and decision is None:
-                    break
-                waiting.popleft()
-                yield rows(indices, failures, decision)
-                advance(len(indices) + len(failures))
+        # Decisions come later than their batches, and batches without a readable image have none.
+        for decision in chain(detector.decisions(inputs(), passes.batch_size), [None]):
+            while waiting and (decision is not None or not waiting[0][0]):
+                indices, failures = waiting.popleft()
+                rows = _failed(images, failures, DECISION_COLUMNS)
+                if decision is not None:
+                    rows |= {index: _decided(images.names[index], decision, i) for i, index in enumerate(indices)}
+                yield [rows[index] for index in sorted(rows)]
+                advance(len(rows))
                 if indices:
                     break
 
@@ -147,7 +135,7 @@ def columns(detectors: Mapping[str, OODDetector]) -> list[str]:
 def _preprocess(detectors: Sequence[OODDetector]) -> Preprocess:
     known = detectors[0].preprocess
     if known is None:
-        raise InputError("The detector does not say how images become inputs; fit it with a preprocessing.")
+        raise InputError("The detector does not say how images become inputs; make it with preprocess=Preprocess(...).")
     return known
 
 
@@ -155,7 +143,11 @@ def _prefix(detectors: Mapping[str, OODDetector], name: str) -> str:
     return "" if len(detectors) == 1 else f"{name}."
 
 
-def _row(name: str, verdicts: dict[str, Verdict], i: int) -> Row:
+def _failed(images: ImageSet, failures: Mapping[int, str], names: Sequence[str]) -> dict[int, Row]:
+    return {i: {**dict.fromkeys(names), "image": images.names[i], "error": why} for i, why in failures.items()}
+
+
+def _scored(name: str, verdicts: Mapping[str, Verdict], i: int) -> Row:
     row: dict[str, Any] = {"image": name}
     error = None
     for prefix, verdict in verdicts.items():
@@ -169,5 +161,7 @@ def _row(name: str, verdicts: dict[str, Verdict], i: int) -> Row:
     return {**row, "error": error}
 
 
-def _failed(detectors: Mapping[str, OODDetector], name: str, reason: str) -> Row:
-    return {**dict.fromkeys(columns(detectors)), "image": name, "error": reason}
+def _decided(name: str, decision: Decision, i: int) -> Row:
+    answer = {"is_ood": bool(decision.is_ood[i]), "early": bool(decision.early[i])}
+    error = None if bool(decision.logits[i].isfinite().all()) else NOT_FINITE
+    return {"image": name, **answer, "prediction": int(decision.prediction[i]), "error": error}

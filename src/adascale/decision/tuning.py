@@ -1,11 +1,11 @@
-"""Which parameters to use: a grid on extracted outputs, judged by AUROC, with or without OOD data."""
+"""The search for parameters: a grid on extracted outputs, judged by AUROC."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,17 +13,14 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
 from adascale.detectors import Detector
-from adascale.images.outliers import WEIGHTS
-from adascale.maths.conformal import images_needed
 from adascale.maths.metrics import auroc
-from adascale.maths.split import split
 
 FEWEST_IMAGES = 64
 MOST_CHOSEN = 200
-TOLERANCE = 0.0075  # of a mean AUROC on made-up outliers: differences below mean little for real ones
+TOLERANCE = 0.0075  # of a mean AUROC on made-up outliers: smaller differences say little about real ones
 _CHOSEN_SHARE = 0.3
 _PERCENTILES = (60, 65, 70, 75, 80, 85, 90, 95, 99)
-# The grids of the AdaSCALE paper by name; `pairs` is ours: with equality, which is SCALE or LTS.
+# The grids of the AdaSCALE paper by name. `pairs` is ours: it includes equal percentiles, which give SCALE or LTS.
 GRIDS: Mapping[str, tuple[dict[str, Any], ...]] = {
     "one-knob": tuple({"p_min": 60, "p_max": p} for p in _PERCENTILES[1:]),
     "paper": tuple({"p_min": a, "p_max": b} for a in _PERCENTILES for b in _PERCENTILES if a < b),
@@ -31,13 +28,14 @@ GRIDS: Mapping[str, tuple[dict[str, Any], ...]] = {
 }
 
 Point = Mapping[str, Any]
+Judge = Literal["self", "ood"]  # outliers made from ID images, or OOD validation images
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """What won, how it was judged, and all that was tried (point, mean AUROC), in the order of the grid.
+    """The parameters that were chosen, how they were judged, and every trial (point, mean AUROC) in grid order.
 
-    default_auroc: of the parameters that would have been used otherwise, by the same judge.
+    default_auroc: the AUROC of the parameters that would have been used otherwise, judged in the same way.
     """
 
     chosen: Point
@@ -55,7 +53,7 @@ class Tuning:
 
 
 def grid(method: Detector, space: Mapping[str, Sequence[Any]] | None = None) -> list[Point]:
-    """Every combination that the method accepts; ``space`` is by default its own search space."""
+    """Every combination of values that the method accepts. ``space``: by default the method's own search space."""
     space = method.search_space if space is None else space
     if not space:
         raise InputError(f"{method.name} has nothing left to tune; give a grid, or set fewer of its parameters.")
@@ -67,11 +65,16 @@ def grid(method: Detector, space: Mapping[str, Sequence[Any]] | None = None) -> 
 
 
 def views_of(method: Detector, points: Iterable[Point]) -> list[View]:
-    """The views that a grid needs, each once."""
+    """The distinct views that a grid needs."""
     return list(dict.fromkeys(view for point in points for view in replace(method, **point).views))
 
 
-def search(
+def chosen_count(n: int) -> int:
+    """How many of n ID images are set aside to choose parameters on: 0 if n is below 64."""
+    return min(MOST_CHOSEN, int(n * _CHOSEN_SHARE)) if n >= FEWEST_IMAGES else 0
+
+
+def search_grid(
     method: Detector,
     points: Sequence[Point],
     reference: Outputs | None,
@@ -83,11 +86,14 @@ def search(
     weights: Mapping[str, float] | None = None,
     tolerance: float = 0.0,
 ) -> Tuning:
-    """The point with the highest mean AUROC of ``known`` against each set of ``unknown``; of equals the first.
+    """The point with the highest mean AUROC of ``known`` against each set of ``unknown``; the first one if several tie.
 
-    ``reference``, what the method is fitted on, should hold none of ``known``. ``weights``: of the sets, by default
-    equal. ``tolerance``: points this close to the best count as good as it, and the one in their middle is taken.
+    reference: what the method is fitted on; it should hold none of ``known``. weights: those of the sets in the mean,
+    equal by default. tolerance: points this close to the best count as equally good, and the one nearest to their
+    middle is chosen.
     """
+    if not points:
+        raise InputError(f"The grid for {method.name} has no points; give at least one.")
     share = torch.tensor([(weights or {}).get(name, 1.0) for name in unknown], dtype=torch.float64)
     results: dict[int, float] = {}
     tried = [*points, {name: getattr(method, name) for name in points[0]}]
@@ -105,21 +111,8 @@ def search(
     return Tuning(points[chosen], results[chosen], default, judged_by, trials)
 
 
-def search_made_up(
-    method: Detector,
-    points: Sequence[Point],
-    reference: Outputs | None,
-    head: Head,
-    known: Outputs,
-    outliers: Mapping[str, Outputs],
-) -> Tuning:
-    """The same against outliers made from ``known`` itself."""
-    by = f"{len(known)} ID images against outliers made from them ({', '.join(outliers)})"
-    return search(method, points, reference, head, known, outliers, by, weights=WEIGHTS, tolerance=TOLERANCE)
-
-
 def _middle(points: Sequence[Point], good: Sequence[int], results: Mapping[int, float]) -> int:
-    """Of these points the one nearest to their mean, each parameter in units of its range over the grid."""
+    """The point among ``good`` that is nearest to their mean, each parameter in units of its range over the grid."""
     best = max(good, key=lambda i: (results[i], -i))
     if not all(isinstance(value, int | float) for point in points for value in point.values()):
         return best
@@ -128,64 +121,6 @@ def _middle(points: Sequence[Point], good: Sequence[int], results: Mapping[int, 
     distance = (values - values[list(good)].mean(0)).square().sum(1)
     nearest = min(float(distance[i]) for i in good)
     return max((i for i in good if float(distance[i]) <= nearest + 1e-12), key=lambda i: (results[i], -i))
-
-
-def chosen_count(n: int) -> int:
-    """How many of n ID images are set aside to choose parameters on; none of fewer than 64."""
-    return min(MOST_CHOSEN, int(n * _CHOSEN_SHARE)) if n >= FEWEST_IMAGES else 0
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Whether a detector's method will be tuned on its ID images, and on which of them.
-
-    given: parameters that the user fixed. tune: False never; True over the rest of the search space; None does so for
-    methods that are tuned by default, if none of their search space was fixed, and if enough images are left to promise
-    ``alpha``. seed, share: of the split.
-    """
-
-    method: Detector
-    given: frozenset[str]
-    tune: bool | None
-    seed: int
-    share: float
-    alpha: float
-
-    @property
-    def wanted(self) -> bool:
-        if self.tune is None:
-            return self.method.tuned_by_default and not self.given & set(self.method.search_space)
-        return self.tune and bool(set(self.method.search_space) - self.given)
-
-    @property
-    def points(self) -> list[Point]:
-        return grid(self.method, {k: v for k, v in self.method.search_space.items() if k not in self.given})
-
-    @property
-    def views(self) -> list[View]:
-        """What has to be extracted."""
-        return views_of(self.method, self.points if self.wanted else [{}])
-
-    def chosen(self, n: int) -> list[int]:
-        """Which of n images outliers are to be made from; none where nothing will be tuned."""
-        if not self.wanted:
-            return []
-        parts = split(n, self.seed, self.share, chosen_count(n))
-        if self.tune and not len(parts.chosen):
-            raise InputError(f"{n} images are too few to tune on; give at least {FEWEST_IMAGES}, or do not ask for it.")
-        enough = self.tune or len(parts.held_out) >= images_needed(self.alpha)
-        indices: list[int] = parts.chosen.tolist() if enough else []
-        return indices
-
-    def why_not(self, n: int) -> str:
-        """Where the parameters come from if not from tuning."""
-        if not self.wanted:
-            return ("as given" if self.given else "defaults") + ("; nothing is left to tune" if self.tune else "")
-        if n < FEWEST_IMAGES:
-            return f"defaults; {n} images are too few to tune on ({FEWEST_IMAGES})"
-        if not self.chosen(n):
-            return f"defaults; tuning would leave too few of {n} images to promise {100 * self.alpha:.3g} %"
-        return "defaults; no outliers to tune on (the images differ in size, or none were given)"
 
 
 def _accepted(method: Detector, point: Point) -> bool:
@@ -197,5 +132,5 @@ def _accepted(method: Detector, point: Point) -> bool:
 
 
 def _finite(scores: Tensor) -> Tensor:
-    """Ranks are all that matters here: what is infinitely OOD becomes more OOD than all others."""
+    """Scores with +inf replaced by the largest finite number; AUROC depends on their ranks alone."""
     return scores.nan_to_num(posinf=torch.finfo(torch.float64).max)

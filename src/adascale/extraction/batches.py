@@ -1,8 +1,9 @@
-"""Batches of images and labels from whatever a user has: tensors, arrays, loaders, iterables."""
+"""Batches of images and labels from tensors, arrays, loaders and other iterables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,14 +18,29 @@ _LABEL_KEYS = ("labels", "label", "target", "targets", "y")
 Batch = tuple[Tensor, "Tensor | None"]
 
 
+@dataclass(frozen=True)
+class Passes:
+    """How images go through the network: ``batch_size`` at a time, decoded by ``workers`` threads (None: up to 8)."""
+
+    batch_size: int = 32
+    workers: int | None = None
+
+    def __post_init__(self) -> None:
+        check_batch_size(self.batch_size)
+
+
+def check_batch_size(batch_size: int) -> None:
+    if batch_size < 1:
+        raise InputError(f"batch_size={batch_size}; it counts images, at least 1.")
+
+
 def batches(source: Any, batch_size: int = 32) -> Iterator[Batch]:
     """``(images, labels or None)`` from a tensor, an array, ``(images, labels)``, a DataLoader or any iterable.
 
-    Items may be batches (N, C, H, W) or single images (C, H, W), which are gathered; each a tensor, a
-    ``(images, labels, ...)`` pair or a dict such as ``{"pixel_values": ..., "labels": ...}``.
+    The items of an iterable may be batches (N, C, H, W) or single images (C, H, W), which are stacked. Each item is a
+    tensor, a ``(images, labels, ...)`` pair or a dict such as ``{"pixel_values": ..., "labels": ...}``.
     """
-    if batch_size < 1:
-        raise InputError(f"batch_size={batch_size}; it counts images, at least 1.")
+    check_batch_size(batch_size)
     if isinstance(source, Tensor | np.ndarray | dict) or _is_pair(source):
         images, labels = _parts(source)
         if images.ndim == 3:
@@ -52,7 +68,7 @@ def batches(source: Any, batch_size: int = 32) -> Iterator[Batch]:
 
 
 def _is_pair(source: Any) -> bool:
-    """``(images, labels)``, not a tuple of images or batches."""
+    """Whether this is ``(images, labels)`` and not a tuple of images or batches."""
     return isinstance(source, tuple) and len(source) == 2 and getattr(source[1], "ndim", 0) < 3
 
 
@@ -76,7 +92,7 @@ def _parts(item: Any) -> Batch:
 
 
 def _as_labels(labels: Any, count: int) -> Tensor | None:
-    """Class indices where the batch carries one for each image; anything else (file names, boxes) is no label."""
+    """Class indices if the batch has one for each image. Anything else (file names, boxes) is not a label."""
     if labels is None or isinstance(labels, str) or (isinstance(labels, Sequence) and not len(labels)):
         return None
     try:

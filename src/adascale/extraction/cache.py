@@ -1,24 +1,21 @@
-"""Extracted outputs on disk, in safetensors shards: long work resumes, and a new method costs no network pass."""
+"""Extracted outputs on disk, in shards: long work resumes, and a new method costs no network pass."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from adascale.core.errors import InputError
-from adascale.core.folders import cache_folder as cache_folder
 from adascale.core.types import Outputs, View
-from adascale.storage.tensors import digest
+from adascale.storage.tensors import TensorFile, TensorFileError, load_tensors, save_tensors
+
+KIND = "adascale-shard"
 
 
 def cache_key(*parts: object) -> str:
@@ -26,13 +23,14 @@ def cache_key(*parts: object) -> str:
     return hashlib.sha256("\0".join(map(str, parts)).encode("utf8", "surrogateescape")).hexdigest()
 
 
-@dataclass(frozen=True, eq=False)
-class Shard:
-    """One batch: its outputs (None if no image of it could be read), the failures, and for outputs the head that they
-    came through and the shape of an input.
+class ShardInfo(NamedTuple):
+    """What is known about one batch without its outputs.
+
+    rows: the number of images that could be read; failures: the others, with the reasons; head: the layer that the
+    outputs come from; shape: that of an input.
     """
 
-    outputs: Outputs | None
+    rows: int
     failures: Mapping[str, str]
     head: str | None = None
     shape: tuple[int, ...] = ()
@@ -41,76 +39,83 @@ class Shard:
 class ShardCache:
     """Shards 0, 1, 2, ... of one extraction, in the folder named by its key.
 
-    A shard is one file with the clean outputs and the views that were extracted with them; views extracted later have
-    a file each. A file of another key, or a damaged one, counts as missing. Files appear whole or not at all.
+    A shard is one file with the clean outputs and the views that were extracted with them; a view that is extracted
+    later has a file of its own. A damaged file, or one with another key, counts as missing. Every file is verified
+    once, when it is first looked up; what this object has written itself is not verified again.
     """
 
     def __init__(self, folder: str | Path, key: str) -> None:
         self.folder, self.key = Path(folder) / key[:32], key
+        self._known: dict[int, ShardInfo] = {}
+        self._views: set[tuple[int, str]] = set()
 
-    def read(self, index: int, views: Sequence[View]) -> tuple[Shard | None, list[View]]:
-        """The shard with those of the views that are there, and the views that are not."""
-        found = self._file(self._path(index))
-        if found is None:
-            return None, list(views)
-        tensors, record = found
-        if not tensors:
-            return Shard(None, record["failures"]), []
-        known = {view: self._view(tensors, index, view) for view in views}
-        present = {view: tensor for view, tensor in known.items() if tensor is not None}
-        outputs = Outputs(tensors["logits"], tensors["features"], present, tensors.get("labels"))
-        shard = Shard(outputs, record["failures"], record["head"], tuple(record["shape"]))
-        return shard, [view for view in views if view not in present]
+    def look_up(self, index: int, views: Sequence[View]) -> tuple[ShardInfo | None, list[View]]:
+        """What is on disk of a shard (None: nothing), and which of the views are missing."""
+        if index not in self._known:
+            found = self._verified(self._path(index))
+            if found is None:
+                return None, list(views)
+            rows, record = len(found.tensors.get("logits", ())), found.record
+            self._known[index] = ShardInfo(rows, record["failures"], record["head"], tuple(record["shape"]))
+            self._views |= {(index, name) for name in found.tensors}
+        info = self._known[index]
+        return info, [view for view in views if info.rows and not self._has(index, view)]
 
-    def write(self, index: int, shard: Shard) -> None:
+    def read(self, index: int, views: Sequence[View]) -> Outputs:
+        """The outputs of a shard that was looked up or written, with these views."""
+        try:
+            tensors = load_tensors(self._path(index), KIND, verify=False).tensors
+            for view in views:
+                if str(view) not in tensors:
+                    tensors |= load_tensors(self._path(index, view), KIND, verify=False).tensors
+            known = {view: tensors[str(view)] for view in views}
+            return Outputs(tensors["logits"], tensors["features"], known, tensors.get("labels"))
+        except (TensorFileError, KeyError) as error:
+            raise InputError(
+                f"Shard {index} in {self.folder} was removed or damaged during the run; run again."
+            ) from error
+
+    def write(self, index: int, outputs: Outputs | None, info: ShardInfo) -> None:
+        """Write a shard. outputs: None if no image of the batch could be read."""
         tensors = {}
-        if (outputs := shard.outputs) is not None:
+        if outputs is not None:
             tensors = {"logits": outputs.logits, "features": outputs.features}
             tensors |= {str(view): tensor for view, tensor in outputs.views.items()}
             tensors |= {} if outputs.labels is None else {"labels": outputs.labels}
-        record = {"failures": dict(shard.failures), "head": shard.head, "shape": list(shard.shape)}
-        self._save(self._path(index), tensors, record)
+        record = {"key": self.key, "failures": dict(info.failures), "head": info.head, "shape": list(info.shape)}
+        save_tensors(self._path(index), tensors, record, KIND)
+        self._known[index] = info
+        self._views |= {(index, name) for name in tensors}
 
     def write_view(self, index: int, view: View, perturbed: Tensor) -> None:
-        self._save(self._path(index, view), {str(view): perturbed}, {})
+        save_tensors(self._path(index, view), {str(view): perturbed}, {"key": self.key}, KIND)
+        self._views.add((index, str(view)))
 
-    def _view(self, tensors: Mapping[str, Tensor], index: int, view: View) -> Tensor | None:
-        if str(view) in tensors:
-            return tensors[str(view)]
-        found = self._file(self._path(index, view))
-        perturbed = found[0].get(str(view)) if found else None
-        return perturbed if perturbed is not None and perturbed.shape == tensors["features"].shape else None
+    def _has(self, index: int, view: View) -> bool:
+        """Whether the shard has the view, in its own file or in that of the view."""
+        if (index, str(view)) not in self._views:
+            found = self._verified(self._path(index, view))
+            if found and len(found.tensors.get(str(view), ())) == self._known[index].rows:
+                self._views.add((index, str(view)))
+        return (index, str(view)) in self._views
 
     def _path(self, index: int, view: View | None = None) -> Path:
         return self.folder / f"{index:06d}{'' if view is None else '.' + cache_key(view)[:12]}.safetensors"
 
-    def _save(self, path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, object]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        text = json.dumps({"key": self.key, **record})
-        temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-        save_file(tensors, temporary, {"shard": text, "sha256": digest(tensors, text)})
-        os.replace(temporary, path)
-
-    def _file(self, path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    def _verified(self, path: Path) -> TensorFile | None:
         try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
-        except (SafetensorError, OSError):
+            found = load_tensors(path, KIND)
+        except TensorFileError:
             return None
-        text = metadata.get("shard", "")
-        if metadata.get("sha256") != digest(tensors, text):
-            return None
-        record = json.loads(text)
-        return (tensors, record) if record.get("key") == self.key else None
+        return found if found.record.get("key") == self.key else None
 
 
 @dataclass(frozen=True, eq=False)
 class Extracted:
     """The outputs of an image set, on disk.
 
-    rows: usable images of each shard; failures: the others, and why; shape: of an input.
+    rows: the number of usable images of each shard; failures: the other images, with the reasons; shape: that of an
+    input.
     """
 
     cache: ShardCache
@@ -123,15 +128,12 @@ class Extracted:
         return sum(self.rows)
 
     def shards(self) -> Iterator[Outputs]:
-        """In order, one in memory at a time."""
+        """The shards in order, one in memory at a time."""
         for index in filter(self.rows.__getitem__, range(len(self.rows))):
-            shard, missing = self.cache.read(index, self.views)
-            if shard is None or shard.outputs is None or missing:
-                raise InputError(f"Shard {index} in {self.cache.folder} vanished or broke meanwhile; run it again.")
-            yield shard.outputs
+            yield self.cache.read(index, self.views)
 
     def chunks(self, rows: int = 1024) -> Iterator[Outputs]:
-        """The same in larger pieces, of at least so many rows but for the last."""
+        """The shards joined to pieces of at least ``rows`` rows; the last piece may have fewer."""
         waiting: list[Outputs] = []
         for outputs in self.shards():
             waiting.append(outputs)
@@ -142,7 +144,7 @@ class Extracted:
             yield Outputs.cat(waiting)
 
     def load(self) -> Outputs:
-        """All of it in memory, once."""
+        """All outputs in memory, with one copy of them at any time."""
         if not len(self):
             raise InputError("There is nothing to load: no image of the set could be read.")
         whole: Outputs | None = None

@@ -19,8 +19,8 @@ def extract_batch(
 ) -> Outputs:
     """What the methods need to know about one batch, on the CPU.
 
-    With gradient-free views only, clean and perturbed images go through the network together under inference
-    mode. Otherwise: one pass with the input gradient, then one pass for each view.
+    If no view needs a gradient, clean and perturbed images go through the network together in inference mode.
+    Otherwise there is one pass with the input gradient, then one pass for each view.
     """
     if not classifier.located:
         classifier.locate(images)
@@ -41,7 +41,7 @@ def extract_batch(
 
 
 def extract_views(classifier: Classifier, images: Tensor, views: Sequence[View]) -> dict[View, Tensor]:
-    """The perturbed features alone, for images whose clean outputs are known: one pass a view, and the gradient's."""
+    """The perturbed features of images whose clean outputs are known: one pass for each view, one for the gradient."""
     gradients: dict[float | None, Tensor] = {}
     with classifier.ready():
         if any(view.needs_gradient for view in views):
@@ -53,7 +53,7 @@ def extract_views(classifier: Classifier, images: Tensor, views: Sequence[View])
 def _with_gradients(
     classifier: Classifier, images: Tensor, views: Sequence[View]
 ) -> tuple[Tensor, Tensor, dict[float | None, Tensor]]:
-    """Features, logits and the input gradient of each objective that the views have."""
+    """Features, logits and the input gradient for each objective that occurs in the views."""
     objectives = list(dict.fromkeys(view.temperature for view in views if view.needs_gradient))
     features, logits, gradients = classifier.forward_with_gradients(images, objectives)
     return features, logits, dict(zip(objectives, gradients, strict=True))
@@ -68,12 +68,12 @@ def _perturbed(
 
 
 def extract(classifier: Classifier, source: Any, views: Sequence[View] = (), batch_size: int = 32) -> Iterator[Outputs]:
-    """`Outputs` batch by batch for whatever `batches` understands."""
+    """`Outputs` batch by batch, from any source that `batches` accepts."""
     for images, labels in batches(source, batch_size):
         yield extract_batch(classifier, images, views, labels)
 
 
 def _kept(tensor: Tensor) -> Tensor:
-    """On the CPU, as an ordinary tensor that owns its memory (not an inference tensor, not a slice of a batch)."""
+    """A copy on the CPU: an ordinary tensor that owns its memory, not an inference tensor or a slice of a batch."""
     with torch.inference_mode(False):
         return tensor.detach().to("cpu", torch.promote_types(tensor.dtype, torch.float32), copy=True)

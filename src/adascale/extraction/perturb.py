@@ -1,4 +1,4 @@
-"""Perturbed images: which pixels, which way, how far (AdaSCALE, steps 2 and 3)."""
+"""Perturbed images: which pixels change, in which direction and by how much (AdaSCALE, steps 2 and 3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from adascale.maths.stats import share_count
 
 
 def perturb(images: Tensor, gradient: Tensor | None, view: View) -> Tensor:
-    """``x + step * sign(g) / std`` on the view's pixels, ``x`` elsewhere."""
+    """``x + step * sign(g) / std`` on the pixels that the view selects, ``x`` elsewhere."""
     if not view.needs_gradient:
         signs = random_signs(tuple(images.shape[1:]), view.fraction, view.seed).to(images)
     elif gradient is None:
@@ -37,7 +37,7 @@ def _channel_std(images: Tensor, view: View) -> Tensor | float:
 def selected(gradient: Tensor, view: View) -> Tensor:
     """The mask of the ``floor(C*H*W*o)`` values per image with the lowest (trivial) or highest (salient) ``|g|``.
 
-    Among equal values the lower index goes first, so the choice never depends on the batch or the run.
+    Among equal values the lower index is taken first, so the choice never depends on the batch or the run.
     """
     if view.pixels == "all":
         return torch.ones_like(gradient, dtype=torch.bool)
@@ -55,7 +55,7 @@ def random_signs(shape: tuple[int, ...], fraction: float, seed: int) -> Tensor:
     """+1 or -1 on a random share of the positions, 0 elsewhere: the same for every image of this shape."""
     generator = torch.Generator().manual_seed(seed)
     total = torch.Size(shape).numel()
-    # Drawn in full whatever the share, so that a larger share contains the smaller one.
+    # All positions are drawn, whatever the share, so that a larger share contains the smaller one.
     positions = torch.randperm(total, generator=generator)[: pixel_count(total, fraction)]
     coins = torch.randint(0, 2, (total,), generator=generator) * 2.0 - 1.0
     signs = torch.zeros(total)

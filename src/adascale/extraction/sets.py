@@ -1,17 +1,19 @@
-"""The outputs of an image set on disk: extracted shard by shard, resumable."""
+"""The outputs of image sets on disk: extracted shard by shard, resumable."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from torch import Tensor
 
 from adascale.core.errors import AdascaleError, InputError
 from adascale.core.progress import progress
 from adascale.core.types import View
-from adascale.extraction.cache import Extracted, Shard, ShardCache, cache_key
+from adascale.extraction.batches import Passes
+from adascale.extraction.cache import Extracted, ShardCache, ShardInfo, cache_key
 from adascale.extraction.extract import extract_batch, extract_views
 from adascale.images.loader import load_ranges
 from adascale.images.outliers import Tamper
@@ -20,97 +22,82 @@ from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
 
 
-def extract_images(
-    classifier: Classifier,
-    images: ImageSet,
-    preprocess: Preprocess,
-    views: Sequence[View],
-    folder: Path,
-    *,
-    tamper: Tamper | None = None,
-    title: str = "Reading images",
-    batch_size: int = 32,
-    workers: int | None = None,
-) -> Extracted:
-    """The outputs of an image set, in shards under ``folder``. Only what is not there yet costs a network pass."""
-    views = list(dict.fromkeys(views))
-    cache = cache_of(classifier, images, preprocess, folder, tamper, batch_size)
-    ranges = [range(i, min(i + batch_size, len(images))) for i in range(0, len(images), batch_size)]
-    shards, missing = _known(cache, len(ranges), views)
-    left = sum(len(ranges[index]) for index in missing)
-    with progress(title, len(images), len(images) - left) as advance:
-        batches = load_ranges(images, preprocess, (ranges[index] for index in missing), workers)
-        for (index, lacking), batch in zip(missing.items(), batches, strict=True):
-            if batch.indices:
-                _locate(classifier, batch.images)
-                inputs = batch.images if tamper is None else tamper(batch.images)
-            if shards[index] is None:
-                failed = {images.names[i]: reason for i, reason in batch.failures.items()}
-                shard = Shard(None, failed)
+@dataclass(frozen=True, eq=False)
+class Extractor:
+    """Runs image sets through one network into shards under ``folder``, for one run.
+
+    The network is hashed once and every shard is verified once, so make a new extractor after weights have changed.
+    """
+
+    classifier: Classifier
+    preprocess: Preprocess
+    folder: Path
+    passes: Passes = Passes()
+    _caches: dict[str, ShardCache] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The hash of the network's weights."""
+        return self.classifier.fingerprint()
+
+    @cached_property
+    def _network(self) -> tuple[object, ...]:
+        network = self.classifier
+        return self.fingerprint, network.code(), network.asked_for, network.precision
+
+    def cache_of(self, images: ImageSet, tamper: Tamper | None = None) -> ShardCache:
+        """Where the outputs of these images are kept: one place for each network, data, preprocessing, batch size."""
+        made_by = (images.fingerprint(), self.preprocess, tamper, self.passes.batch_size)
+        key = cache_key(*self._network, *made_by)
+        return self._caches.setdefault(key, ShardCache(self.folder, key))
+
+    def extract(
+        self, images: ImageSet, views: Sequence[View], title: str = "Reading images", tamper: Tamper | None = None
+    ) -> Extracted:
+        """The outputs of an image set. Only what is not on disk yet costs a network pass."""
+        views, size = list(dict.fromkeys(views)), self.passes.batch_size
+        cache = self.cache_of(images, tamper)
+        ranges = [range(i, min(i + size, len(images))) for i in range(0, len(images), size)]
+        missing = {}
+        for index in range(len(ranges)):
+            info, lacking = cache.look_up(index, views)
+            if info is None or lacking:
+                missing[index] = info, lacking
+        left = sum(len(ranges[index]) for index in missing)
+        with progress(title, len(images), len(images) - left) as advance:
+            batches = load_ranges(images, self.preprocess, map(ranges.__getitem__, missing), self.passes.workers)
+            for (index, (info, lacking)), batch in zip(missing.items(), batches, strict=True):
+                inputs = batch.images
                 if batch.indices:
-                    outputs = extract_batch(classifier, inputs, lacking, batch.labels)
-                    shard = Shard(outputs, failed, classifier.head_name, tuple(inputs.shape[1:]))
-                cache.write(index, shard)
-                shards[index] = _only_numbers(shard)
-            else:
-                for view, perturbed in extract_views(classifier, inputs, lacking).items():
-                    cache.write_view(index, view, perturbed)
-            advance(len(ranges[index]))
-    return _extracted(classifier, images, cache, views, [shard for shard in shards if shard is not None])
+                    _locate(self.classifier, inputs)
+                    inputs = inputs if tamper is None else tamper(inputs)
+                if info is None:
+                    outputs = extract_batch(self.classifier, inputs, lacking, batch.labels) if batch.indices else None
+                    failed = {images.names[i]: reason for i, reason in batch.failures.items()}
+                    made = ShardInfo(len(batch.indices), failed)
+                    if outputs is not None:
+                        made = made._replace(head=self.classifier.head_name, shape=tuple(inputs.shape[1:]))
+                    cache.write(index, outputs, made)
+                else:
+                    for view, perturbed in extract_views(self.classifier, inputs, lacking).items():
+                        cache.write_view(index, view, perturbed)
+                advance(len(ranges[index]))
+        return self._extracted(images, cache, views, len(ranges))
 
-
-def cache_of(
-    classifier: Classifier,
-    images: ImageSet,
-    preprocess: Preprocess,
-    folder: Path,
-    tamper: Tamper | None = None,
-    batch_size: int = 32,
-) -> ShardCache:
-    """Where the outputs of these images are kept: one place for each network, data, preprocessing and batch size."""
-    network = (classifier.fingerprint(), classifier.code(), classifier.asked_for)
-    return ShardCache(folder, cache_key(*network, images.fingerprint(), preprocess, tamper, batch_size))
-
-
-def _known(cache: ShardCache, count: int, views: Sequence[View]) -> tuple[list[_Summary | None], dict[int, list[View]]]:
-    """What is there of each shard, and which views each incomplete one lacks; one shard in memory at a time."""
-    shards, missing = list[_Summary | None](), dict[int, list[View]]()
-    for index in range(count):
-        shard, lacking = cache.read(index, views)
-        shards.append(_only_numbers(shard))
-        if shard is None or lacking:
-            missing[index] = lacking
-    return shards, missing
-
-
-def _only_numbers(shard: Shard | None) -> _Summary | None:
-    if shard is None:
-        return None
-    return _Summary(len(shard.outputs) if shard.outputs else 0, shard.failures, shard.head, shard.shape)
-
-
-class _Summary(NamedTuple):
-    rows: int
-    failures: Mapping[str, str]
-    head: str | None
-    shape: tuple[int, ...]
-
-
-def _extracted(
-    classifier: Classifier, images: ImageSet, cache: ShardCache, views: Sequence[View], shards: Sequence[_Summary]
-) -> Extracted:
-    failures = {name: reason for shard in shards for name, reason in shard.failures.items()}
-    used = next((shard for shard in shards if shard.rows), None)
-    if used is None or used.head is None:
-        name, reason = next(iter(failures.items()))
-        raise InputError(f"None of the {len(images)} images can be read ({name}: {reason}).")
-    if classifier.head_name is None:
-        classifier.adopt(used.head)
-    return Extracted(cache, views, [shard.rows for shard in shards], failures, used.shape)
+    def _extracted(self, images: ImageSet, cache: ShardCache, views: Sequence[View], count: int) -> Extracted:
+        shards = [info for index in range(count) if (info := cache.look_up(index, ())[0]) is not None]
+        failures = {name: reason for shard in shards for name, reason in shard.failures.items()}
+        used = next((shard for shard in shards if shard.rows), None)
+        if used is None or used.head is None:
+            name, reason = next(iter(failures.items()))
+            raise InputError(f"None of the {len(images)} images can be read ({name}: {reason}).")
+        if self.classifier.head_name is None:
+            self.classifier.adopt(used.head)
+        return Extracted(cache, views, [shard.rows for shard in shards], failures, used.shape)
 
 
 def _locate(classifier: Classifier, images: Tensor) -> None:
-    """Find the head on the first batch, before any long work."""
+    """Find the head on the first batch, so that a network that cannot be used is refused before any long work."""
     if classifier.located:
         return
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adascale.core.errors import InputError
+from adascale.storage.atomic import write_text
 
 NAME = "networks.json"
 _FORMAT = {"format": "adascale-networks", "format_version": 1}
@@ -24,8 +25,11 @@ class Registered(NamedTuple):
 
 
 def register(folder: Path, networks: Sequence[Registered]) -> Path:
-    """Write the folder's ``networks.json``; weights are named relative to it. Others that it lists stay."""
-    path, temporary = folder / NAME, folder / f".{NAME}.part"
+    """Write the folder's ``networks.json``, with paths of weights relative to it.
+
+    Networks that it already lists are kept, unless their weights are gone.
+    """
+    path = folder / NAME
     names = {network.name for network in networks}
     known = registered(path) if path.is_file() else []
     others = [network for network in known if network.name not in names and network.weights.is_file()]
@@ -33,9 +37,7 @@ def register(folder: Path, networks: Sequence[Registered]) -> Path:
         {"name": n.name, "model": n.model, "weights": os.path.relpath(n.weights, folder), **n.about}
         for n in sorted((*others, *networks), key=lambda network: (len(network.name), network.name))
     ]
-    temporary.write_text(json.dumps({**_FORMAT, "networks": entries}, indent=1) + "\n", "utf8")
-    os.replace(temporary, path)
-    return path
+    return write_text(path, json.dumps({**_FORMAT, "networks": entries}, indent=1) + "\n")
 
 
 def registered(path: str | Path) -> list[Registered]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from adascale.report.document import PARTS, Table
-from adascale.storage.journal import write_csv
+from adascale.storage.rows import write_csv
 
 _QUANTITIES = ("block", "row", "group", "quantity", "unit", *PARTS, "spread")
 

@@ -1,1 +1,1 @@
-"""Files that appear whole or not at all: text, checksummed tensors, journals of result rows."""
+"""Files that are written completely or not at all: text, checksummed tensors, journals of result rows."""

@@ -1,23 +1,37 @@
-"""Text files that appear whole or not at all."""
+"""Files that appear complete or not at all."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str) -> Path:
-    """Write the file in one step, so that a reader, or the next run, never meets half of it."""
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; what was written there becomes ``path`` in one step.
+
+    A reader sees the old file or the new one, never a part of it. If the block raises, the temporary file is removed.
+    """
+    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    temporary = Path(name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="\n") as file:
-            file.write(text)
-        os.umask(mask := os.umask(0))
-        os.chmod(temporary, 0o666 & ~mask)
+        yield temporary
+        os.umask(mask := os.umask(0))  # the only way to read it
+        temporary.chmod(0o666 & ~mask)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
+
+
+def write_text(path: Path, text: str) -> Path:
+    """Write a text file in one step."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="surrogateescape", newline="\n")
     return path

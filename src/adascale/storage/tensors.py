@@ -1,99 +1,101 @@
-"""Detector files: safetensors with JSON metadata. Nothing is ever unpickled; damage is detected by a checksum."""
+"""One file for tensors and a JSON record: safetensors with a checksum. Nothing is ever unpickled.
+
+Detector files, activation shards and training checkpoints are such files; their ``kind`` tells them apart.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from adascale.core.errors import DetectorFileError
+from adascale.core.errors import InputError
+from adascale.storage.atomic import replacing
 
-FORMAT = "adascale-detector"
 FORMAT_VERSION = 1
 _KEY = "adascale"
 
 
-def write(path: str | Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
-    """Save atomically: the file is there whole or not at all."""
-    path = Path(path)
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    record = {"format": FORMAT, "format_version": FORMAT_VERSION, **record}
-    # One entry only: safetensors writes several in no fixed order, and equal detectors should be equal files.
-    envelope = json.dumps({"record": record, "sha256": digest(tensors, _text(record))}, allow_nan=False, sort_keys=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        save_file(tensors, temporary, metadata={_KEY: envelope})
-        os.chmod(temporary, 0o666 & ~umask())
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+class TensorFileError(InputError):
+    """A tensor file is damaged, or is not one of the expected kind."""
 
 
-def read(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors and the record of a detector file, or a refusal with the reason."""
-    path = Path(path)
-    if not path.is_file():
-        raise DetectorFileError(f"There is no detector file {path}; make one with OODDetector.save or adascale fit.")
+class ForeignFileError(TensorFileError):
+    """A file is intact as far as can be seen, but of another kind."""
+
+
+class TensorFile(NamedTuple):
+    """What a file holds, and the checksum of it."""
+
+    tensors: dict[str, Tensor]
+    record: dict[str, Any]
+    sha256: str
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """Write the file in one step. Returns the record as `load_tensors` would."""
+    kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = _text({"format": kind, "format_version": FORMAT_VERSION, **record})
+    written: dict[str, Any] = json.loads(text)
+    # One entry only: safetensors writes several in no fixed order, and equal content should give equal files.
+    envelope = _text({"record": written, "sha256": checksum(kept, text)})
+    with replacing(path) as temporary:
+        save_file(kept, temporary, metadata={_KEY: envelope})
+    return written
+
+
+def load_tensors(path: Path, kind: str, verify: bool = True) -> TensorFile:
+    """The content of a file of this kind. ``verify=False`` skips the checksum, for files that were verified before."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no mapping)
+            record, expected = _envelope(path, file.metadata() or {}, kind)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:
-        raise DetectorFileError(f"{path} is damaged or not a safetensors file ({error}); save it again.") from error
-    if _KEY not in metadata:
-        raise DetectorFileError(f"{path} is a safetensors file, but not a detector saved by adascale.")
-    try:
-        envelope = json.loads(metadata[_KEY])
-        record: dict[str, Any] = envelope["record"]
-        intact = envelope["sha256"] == digest(tensors, _text(record))
-    except (ValueError, TypeError, KeyError):
-        intact, record = False, {}
-    if not intact:
-        raise DetectorFileError(f"{path} is damaged: its content does not match its checksum; save it again.")
-    if record.get("format") != FORMAT or record.get("format_version") != FORMAT_VERSION:
-        raise DetectorFileError(
-            f"{path} has format {record.get('format')} {record.get('format_version')}; "
-            f"this version reads {FORMAT} {FORMAT_VERSION}. Fit and save it again."
-        )
-    return tensors, record
+        raise TensorFileError(f"{path} is damaged or not a safetensors file ({error}).") from error
+    if verify and expected != checksum(tensors, _text(record)):
+        raise TensorFileError(f"{path} is damaged: its content does not match its checksum.")
+    return TensorFile(tensors, record, expected)
 
 
-def is_detector(path: Path) -> bool:
-    """Whether the file says that it is a detector; network weights beside it do not."""
+def load_record(path: Path, kind: str) -> dict[str, Any]:
+    """The record alone, without a look at the tensors; empty if this is not a file of the kind."""
     try:
         with safe_open(path, framework="pt") as file:
-            return _KEY in (file.metadata() or {})
-    except (SafetensorError, OSError):
-        return True  # damaged: let reading it say so
+            return _envelope(path, file.metadata() or {}, kind)[0]
+    except (SafetensorError, OSError, TensorFileError):
+        return {}
+
+
+def _envelope(path: Path, metadata: Mapping[str, str], kind: str) -> tuple[dict[str, Any], str]:
+    """The record and the checksum, if the file says that it is of this kind."""
+    try:
+        envelope = json.loads(metadata.get(_KEY, "{}")) or {"record": {}, "sha256": ""}
+        record, sha256 = dict(envelope["record"]), str(envelope["sha256"])
+    except (ValueError, TypeError, KeyError) as error:
+        raise TensorFileError(f"{path} is damaged: its record cannot be read.") from error
+    if record.get("format") != kind:
+        raise ForeignFileError(f"{path} is a safetensors file, but not of the format {kind}.")
+    if record.get("format_version") != FORMAT_VERSION:
+        version = f"{record.get('format_version')}; this version reads {FORMAT_VERSION}"
+        raise TensorFileError(f"{path} has the format {kind} {version}.")
+    return record, sha256
 
 
 def _text(record: Mapping[str, Any]) -> str:
     return json.dumps(record, allow_nan=False, sort_keys=True)
 
 
-def digest(tensors: Mapping[str, Tensor], text: str) -> str:
-    """The checksum of a file's content: its text and every tensor."""
-    checksum = hashlib.sha256(text.encode())
+def checksum(tensors: Mapping[str, Tensor], text: str) -> str:
+    """The SHA-256 of a file's content: its text and every tensor."""
+    digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
-        checksum.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
-        checksum.update(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return checksum.hexdigest()
-
-
-def umask() -> int:
-    """The permissions that new files do not get."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+        digest.update(f"{name} {tensors[name].dtype} {tuple(tensors[name].shape)}".encode())
+        digest.update(tensors[name].contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

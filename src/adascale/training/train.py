@@ -114,7 +114,7 @@ class Training:
         A finished file is taken as it is. Beside it ``NAME.checkpoint.safetensors`` keeps what a killed run needs.
         """
         settings = self.settings
-        if (done := checkpoint.load(out)) is not None:
+        if (done := checkpoint.load_checkpoint(out)) is not None:
             checkpoint.check_settings(out, done.record["settings"], settings)
             self.network.load_state_dict(done.tensors)
             self.failures |= done.record["failures"]
@@ -130,7 +130,7 @@ class Training:
         self.network.eval()
         record |= self._robust("end")
         if self.engine.rank == 0:
-            checkpoint.save(out, self.network.state_dict(), record)
+            checkpoint.save_checkpoint(out, self.network.state_dict(), record)
             path.unlink(missing_ok=True)
         self.engine.wait()
         return record
@@ -213,11 +213,11 @@ class Training:
     def _save(self, path: Path, record: dict[str, Any]) -> None:
         if self.engine.rank == 0:
             scaler = {"scaler": self.scaler.state_dict()}
-            checkpoint.save(path, checkpoint.state_of(self.network, self.optimiser), {**record, **scaler})
+            checkpoint.save_checkpoint(path, checkpoint.state_of(self.network, self.optimiser), {**record, **scaler})
         self.engine.wait()
 
     def _resumed(self, path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
-        saved = checkpoint.load(path)
+        saved = checkpoint.load_checkpoint(path)
         if saved is None:
             return None
         checkpoint.check_settings(path, saved.record["settings"], settings)

@@ -1,24 +1,28 @@
-"""Every table and figure of the AdaSCALE paper as a study. ``ALL`` is the registry, in the order of the report."""
+"""Every table and figure of the AdaSCALE paper as a study. ``ALL`` has them in the order of the report."""
 
 from __future__ import annotations
 
 from adascale.core.errors import InputError
-from adascale.paper.studies.ablations import STUDIES as ABLATIONS
-from adascale.paper.studies.headline import STUDIES as HEADLINE
-from adascale.paper.studies.inside import STUDIES as INSIDE
-from adascale.paper.studies.joint import STUDIES as JOINT
-from adascale.paper.studies.latency import STUDIES as LATENCY
-from adascale.paper.studies.robustness import STUDIES as ROBUSTNESS
-from adascale.paper.studies.samples import STUDIES as SAMPLES
-from adascale.paper.studies.sensitivity import STUDIES as SENSITIVITY
-from adascale.paper.studies.setting import Study
+from adascale.paper.studies import (
+    activations_seen,
+    comparisons,
+    corruption,
+    joint,
+    latency,
+    n_val,
+    one_knob,
+    parameters,
+    retrained,
+)
+from adascale.paper.studies.study import TEXTS, Study
 
-ALL: tuple[Study, ...] = (*HEADLINE, *SAMPLES, *ABLATIONS, *SENSITIVITY, *JOINT, *LATENCY, *ROBUSTNESS, *INSIDE)
+_MODULES = (comparisons, one_knob, n_val, parameters, joint, latency, corruption, retrained, activations_seen)
+_STUDIES: dict[str, Study] = {study.name: study for module in _MODULES for study in module.STUDIES}
+ALL: tuple[Study, ...] = tuple(_STUDIES[name] for name in TEXTS)
 
 
 def get(name: str) -> Study:
     """The study of this name."""
-    for study in ALL:
-        if study.name == name:
-            return study
-    raise InputError(f"There is no study {name!r}; choose one of {', '.join(study.name for study in ALL)}, or all.")
+    if name not in _STUDIES:
+        raise InputError(f"There is no study {name!r}; choose one of {', '.join(TEXTS)}, or all.")
+    return _STUDIES[name]

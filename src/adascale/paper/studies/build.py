@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from adascale.bench.results import Metric, ModelRun, Row, Spectrum
 from adascale.bench.tables import USUAL, summary
-from adascale.paper import figures as paper
+from adascale.paper import published as paper
 from adascale.paper.studies.base import Block
 from adascale.report.document import Cell, Chart, Column, Line, Series
 
@@ -43,7 +43,7 @@ def block(
 def _whose(place: paper.Place | None, networks: set[str]) -> str:
     if place is None or paper.AVERAGE not in networks:
         return ""
-    names = ", ".join(paper.networks(place.data))
+    names = ", ".join(paper.paper_networks(place.data))
     seeds = ", three training seeds each" if place.data.startswith("cifar") else ""
     return f"The paper's figures here are means over {names}{seeds}."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,9 +15,10 @@ from adascale.core.timing import Timing, interleaved, scale_of_authors, scale_sc
 from adascale.core.types import Head, Outputs, Pixels
 from adascale.extraction.extract import extract_batch
 from adascale.images.loader import load_batches
-from adascale.paper import figures as paper
+from adascale.paper import published
 from adascale.paper.studies.base import Block
-from adascale.paper.studies.setting import Setting, Study, Subject
+from adascale.paper.studies.experiment import Experiment, Subject
+from adascale.paper.studies.study import TEXTS, Study
 from adascale.report.document import Cell, Chart, Column, Line, Series
 
 SIZES = (128, 512, 1024, 2048, 3024)
@@ -31,67 +32,53 @@ _PARTS = {"scale": "Scaling alone", "score": "With head and logsumexp"}
 
 @dataclass(frozen=True)
 class Latency(Study):
-    """repeats: turns of each timing; those through the network are a fifth as many."""
+    """repeats: turns of each timing; calls that include the network take a fifth as many."""
 
     uses_given: ClassVar[bool] = False
     repeats: int = 41
 
     @property
-    def _passes(self) -> int:
+    def _network_repeats(self) -> int:
         return max(3, self.repeats // 5)
 
-    def blocks(self, setting: Setting) -> Iterator[Block]:
+    def blocks(self, experiment: Experiment) -> Iterator[Block]:
         for batch in BATCHES:
-            yield self._by_size(batch, setting.seed)
-        for subject in setting.subjects:
-            yield self._total(setting, subject)
+            yield _by_size(batch, experiment.seed, self.repeats)
+        for subject in experiment.subjects:
+            yield _whole_score(experiment, subject, self._network_repeats)
 
-    def _by_size(self, batch: int, seed: int) -> Block:
-        lines = [Line(f"D={size}", _cells(size, batch, seed, self.repeats)) for size in SIZES]
-        columns = [column for part, title in _PARTS.items() for column in _columns(part, title)]
-        charts = [_chart(part, title, batch, lines) for part, title in _PARTS.items()]
-        return Block(f"{batch} image{'s' * (batch > 1)} a call", columns, lines, charts)
-
-    def _total(self, setting: Setting, subject: Subject) -> Block:
-        times, images = _timed_passes(setting, subject, self._passes)
-        column = Column("forwards", "total cost", unit="plain forwards")
-        milliseconds = Column("ms", "time an image", unit="ms")
-        lines = []
-        for name, time in times.items():
-            ratio = time.over(times["plain forward"])
-            known = paper.other("cost", None, name, "forwards")
-            cost = Cell(ratio.median, known, ratio.spread)
-            own = Cell(1e3 * time.median / images, spread=1e3 * time.spread / images)
-            lines.append(Line(name, {column.key: cost, milliseconds.key: own}))
-        costs = [line.cells[column.key] for line in lines]
-        series = [Series("total cost", [cell.measured for cell in costs])]
-        series.append(Series("total cost", [cell.paper for cell in costs], paper=True))
-        labels = [line.label for line in lines]
-        chart = Chart("dots", "Total cost", series, labels, y="plain forward passes")
-        return Block(f"{subject.name}: a score of {images} images", [column, milliseconds], lines, [chart])
-
-    def notes(self, setting: Setting) -> list[str]:
+    def notes(self, experiment: Experiment) -> list[str]:
         return [
-            f"Median ± half the middle half of {self.repeats} turns (through the network {self._passes}); "
+            f"Median ± half the middle half of {self.repeats} turns (through the network {self._network_repeats}); "
             "the calls take turns, and ratios are taken turn by turn. Fixed: SCALE as its authors compute it (copy, "
             "top-k, zero and scatter, sums, exp, product). Variable: AdaSCALE-A from the activations of the clean and "
             f"the perturbed image to the scale e^r, or to the score. {_CLASSES} classes, eCDF over {_REFERENCE} "
             f"samples; threads: {torch.get_num_threads()}. The paper's times are of another machine: compare ratios."
         ]
 
-    def settings(self, setting: Setting, subject: Subject) -> dict[str, Any]:
-        """What was timed: AdaSCALE-A with its defaults, whatever the network's setting."""
-        timed = {"after the network": detectors.AdaSCALE_A(), **_through_the_network()}
+    def parameters(self, experiment: Experiment, subject: Subject) -> dict[str, Any]:
+        """What was timed: AdaSCALE-A with its defaults, whatever the parameters for the network."""
+        timed = {"after the network": detectors.AdaSCALE_A(), **_by_pixels()}
         parameters = {name: method.parameters for name, method in timed.items()}
         return {"threads": torch.get_num_threads(), "repeats": self.repeats, "timed": parameters}
 
 
-def _columns(part: str, title: str) -> list[Column]:
-    return [
-        Column(f"{part}.fixed", "fixed", title, unit="µs"),
-        Column(f"{part}.variable", "variable", title, unit="µs"),
-        Column(f"{part}.ratio", "variable / fixed", title, unit="ratio"),
+def _by_size(batch: int, seed: int, repeats: int) -> Block:
+    """The arithmetic after the network, by the number of activations D."""
+    lines = [Line(f"D={size}", _cells(size, batch, seed, repeats)) for size in SIZES]
+    units = {"fixed": ("fixed", "µs"), "variable": ("variable", "µs"), "ratio": ("variable / fixed", "ratio")}
+    columns = [
+        Column(f"{part}.{key}", title, group, unit=unit)
+        for part, group in _PARTS.items()
+        for key, (title, unit) in units.items()
     ]
+    labels = [line.label for line in lines]
+    charts = []
+    for part, title in _PARTS.items():
+        cells = [line.cells[f"{part}.ratio"] for line in lines]
+        series = _series("ratio", cells, [cell.spread or 0.0 for cell in cells])
+        charts.append(Chart("lines", f"{title}, batch {batch}", series, labels, y="variable / fixed"))
+    return Block(f"{batch} image{'s' * (batch > 1)} a call", columns, lines, charts)
 
 
 def _cells(size: int, batch: int, seed: int, repeats: int) -> dict[str, Cell]:
@@ -99,16 +86,27 @@ def _cells(size: int, batch: int, seed: int, repeats: int) -> dict[str, Cell]:
     times, cells = postprocessing(size, batch, seed, repeats), {}
     for part in _PARTS:
         fixed, variable = times[f"{part}.fixed"], times[f"{part}.variable"]
-        ratio, compared = variable.over(fixed), batch == 1 and part == "scale"
-        known = paper.other("latency", None, "ratio", f"D={size}") if compared else None
-        cells[f"{part}.fixed"] = Cell(1e6 * fixed.median, spread=1e6 * fixed.spread)
-        cells[f"{part}.variable"] = Cell(1e6 * variable.median, spread=1e6 * variable.spread)
-        cells[f"{part}.ratio"] = Cell(ratio.median, known, ratio.spread)
+        compared = batch == 1 and part == "scale"
+        known = published.other("latency", None, "ratio", f"D={size}") if compared else None
+        cells[f"{part}.fixed"] = _cell(fixed, 1e6)
+        cells[f"{part}.variable"] = _cell(variable, 1e6)
+        cells[f"{part}.ratio"] = _cell(variable.over(fixed), 1, known)
     return cells
 
 
+def _cell(timing: Timing, unit: float, known: float | None = None) -> Cell:
+    return Cell(unit * timing.median, known, unit * timing.spread)
+
+
+def _series(name: str, cells: Sequence[Cell], spread: Sequence[float] = ()) -> list[Series]:
+    """The measured values and, where there are any, the paper's."""
+    measured = Series(name, [cell.measured for cell in cells], spread=spread)
+    papers = [cell.paper for cell in cells]
+    return [measured, *([Series(name, papers, paper=True)] if any(value is not None for value in papers) else [])]
+
+
 def postprocessing(size: int, batch: int, seed: int, repeats: int, classes: int = _CLASSES) -> dict[str, Timing]:
-    """Random non-negative activations: none of these procedures looks at what they mean."""
+    """The times on random non-negative activations: none of these procedures depends on what they mean."""
     generator = torch.Generator().manual_seed(seed)
     head = Head(torch.randn(classes, size, generator=generator) / size, torch.zeros(classes))
     method = detectors.AdaSCALE_A()
@@ -135,46 +133,41 @@ def _scaled(method: detectors.AdaSCALE_A, samples: Outputs) -> Tensor:
     return samples.features * scale.to(samples.features.dtype)[:, None]
 
 
-def _chart(part: str, title: str, batch: int, lines: list[Line]) -> Chart:
-    cells = [line.cells[f"{part}.ratio"] for line in lines]
-    series = [Series("ratio", [cell.measured for cell in cells], spread=[cell.spread or 0.0 for cell in cells])]
-    if any(cell.paper is not None for cell in cells):
-        series.append(Series("ratio", [cell.paper for cell in cells], paper=True))
-    return Chart("lines", f"{title}, batch {batch}", series, [line.label for line in lines], y="variable / fixed")
-
-
-def _through_the_network() -> dict[str, detectors.AdaSCALE_A]:
+def _by_pixels() -> dict[str, detectors.AdaSCALE_A]:
     return {pixels: detectors.AdaSCALE_A(pixels=pixels) for pixels in PIXELS}
 
 
-def _timed_passes(setting: Setting, subject: Subject, repeats: int) -> tuple[dict[str, Timing], int]:
-    """The plain forward pass, and for each choice of pixels all from images to scores."""
-    network, known = subject.network.classifier, setting.images.id
+def _whole_score(experiment: Experiment, subject: Subject, repeats: int) -> Block:
+    """The cost from images to scores in plain forward passes, for each choice of pixels."""
+    times, images = _timed_passes(experiment, subject, repeats)
+    cost, own = Column("forwards", "total cost", unit="plain forwards"), Column("ms", "time an image", unit="ms")
+    lines = []
+    for name, timing in times.items():
+        ratio, known = timing.over(times["plain forward"]), published.other("cost", None, name, "forwards")
+        lines.append(Line(name, {cost.key: _cell(ratio, 1, known), own.key: _cell(timing, 1e3 / images)}))
+    series = _series("total cost", [line.cells[cost.key] for line in lines])
+    chart = Chart("dots", "Total cost", series, [line.label for line in lines], y="plain forward passes")
+    return Block(f"{subject.name}: a score of {images} images", [cost, own], lines, [chart])
+
+
+def _timed_passes(experiment: Experiment, subject: Subject, repeats: int) -> tuple[dict[str, Timing], int]:
+    """The times of the plain forward pass and of a score for each choice of pixels, and the images in each pass."""
+    network, known = subject.network.classifier, experiment.images.id
     batch = next((b.images for b in load_batches(known, subject.network.preprocess, _IMAGES) if len(b.images)), None)
     if batch is None:
         raise InputError(f"{subject.name}: none of the {len(known)} ID images can be read.")
     images = network.prepare(batch)
-    methods = _through_the_network()
-    for method in methods.values():
-        outputs = extract_batch(network, images, method.views)
-        method.fit(outputs, network.head)
 
     def plain() -> object:
         with torch.inference_mode():
             return network.model(images)
 
-    calls: dict[str, Any] = {"plain forward": plain}
-    for pixels, method in methods.items():
-        calls[pixels] = lambda method=method: method.score(extract_batch(network, images, method.views))
+    def score(method: detectors.AdaSCALE_A) -> Callable[[], object]:
+        method.fit(extract_batch(network, images, method.views), network.head)
+        return lambda: method.score(extract_batch(network, images, method.views))
+
+    calls = {"plain forward": plain, **{pixels: score(method) for pixels, method in _by_pixels().items()}}
     return interleaved(calls, repeats), len(images)
 
 
-STUDIES: tuple[Study, ...] = (
-    Latency(
-        "latency",
-        "What it costs",
-        "latency, and the text for the total cost",
-        "How much slower is a percentile for each sample than a fixed one, and how many plain passes is a score?",
-        f"timed ones alone, of {_IMAGES} images",
-    ),
-)
+STUDIES: tuple[Study, ...] = (Latency(*TEXTS["latency"]),)

@@ -13,7 +13,7 @@ from adascale.report import html
 from adascale.report.csv import quantities
 from adascale.report.document import Document
 from adascale.report.markdown import to_markdown
-from adascale.storage.atomic import write_whole
+from adascale.storage.atomic import write_text
 
 SUFFIXES = ("csv", "md", "json")
 _PAPER = "The paper's figures are of its own networks, and of the whole of its data sets, perhaps others."
@@ -36,9 +36,7 @@ def save_result(result: Result, folder: Path) -> list[Path]:
     """``NAME.csv``, ``NAME.md`` and ``NAME.json``, which holds everything."""
     document = json.dumps(result.document(), indent=1, allow_nan=False) + "\n"
     texts = (quantities(result.blocks), to_markdown(as_document(result)), document)
-    return [
-        write_whole(folder / f"{result.study}.{suffix}", text) for suffix, text in zip(SUFFIXES, texts, strict=True)
-    ]
+    return [write_text(folder / f"{result.study}.{suffix}", text) for suffix, text in zip(SUFFIXES, texts, strict=True)]
 
 
 def remove(study: str, folder: Path) -> list[str]:
@@ -67,7 +65,7 @@ def write_page(folder: Path, names: Sequence[str]) -> Path:
             found.append(load_result(folder / f"{name}.json"))
         except InputError:
             continue
-    return write_whole(folder / "report.html", studies_page(found))
+    return write_text(folder / "report.html", studies_page(found))
 
 
 def studies_page(results: Sequence[Result]) -> str:

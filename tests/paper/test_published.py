@@ -6,8 +6,8 @@ import pytest
 
 from adascale import detectors
 from adascale.core.errors import InputError
-from adascale.paper import figures as paper
-from tests.paper_tables import READERS, TABLES, combined, others, printed
+from adascale.paper import published as paper
+from tests.paper.tables import READERS, TABLES, combined, others, printed
 
 needs_tables = pytest.mark.skipif(not TABLES.is_dir(), reason=f"the paper's tables are not at {TABLES}")
 
@@ -56,7 +56,7 @@ def test_no_two_lines_contradict() -> None:
     for line in paper.lines("figures"):
         key = tuple(line[name] for name in ("table", "data", "network", "row", "spectrum", "kind"))
         assert known.setdefault(key, (line["fpr95"], line["auroc"])) == (line["fpr95"], line["auroc"])
-        assert line["network"] in (*paper.networks(line["data"]), paper.AVERAGE)
+        assert line["network"] in (*paper.paper_networks(line["data"]), paper.AVERAGE)
 
 
 def test_looking_figures_up() -> None:
@@ -69,7 +69,7 @@ def test_looking_figures_up() -> None:
     assert paper.figure("fsood", resnet, "lts", "near", "full") == (86.46, 53.29, "average")
     assert paper.other("latency", resnet, "variable", "D=2048") == 152
     assert paper.other("adversarial-ratio", None, "NINCO", "eps=0.05") is None
-    assert len(paper.networks("imagenet")) == 8
+    assert len(paper.paper_networks("imagenet")) == 8
     for text in ("resnet-50", "imagenet/resnet-49"):
         with pytest.raises(InputError, match="imagenet/resnet-50"):
             paper.place(text)

@@ -1,4 +1,4 @@
-"""The one way in which variants of a method are measured: on stored activations.
+"""Variants of a method, measured on stored activations, and the studies that are nothing but a list of variants.
 
 Views are extracted once and cached; after that a variant costs arithmetic alone. Chunks of each set and one group of
 variants with the same views are in memory at a time.
@@ -6,9 +6,10 @@ variants with the same views are in memory at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,36 +20,87 @@ from adascale.core.errors import InputError
 from adascale.core.progress import progress
 from adascale.core.types import Outputs
 from adascale.detectors import Detector
+from adascale.detectors.adaptive import Adaptive
 from adascale.extraction.cache import Extracted
+from adascale.paper.studies.experiment import AdaScaleName, Experiment, Subject
+from adascale.paper.studies.study import Measured, NetworkTables
 
 _CHUNK = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """A method under a label. row: the paper's name of it [default: the label; "" for none]; reference: which of the
-    validation images it is fitted on [default: all].
+    """A method under a label, which is also the name of the paper's row.
+
+    reference: indices of the validation images that the method is fitted on [default: all].
     """
 
     label: str
     method: Detector
-    row: str | None = None
     reference: tuple[int, ...] | None = None
 
 
-def rows_of(variants: Sequence[Variant], papers: Sequence[Variant]) -> dict[str, str]:
-    """The paper's row for each label; "" for a variant that is not as the paper has it."""
+Bases = Callable[[AdaScaleName], Adaptive]  # AdaSCALE-A and -L as they are for a network
+Variants = Callable[[Bases], Sequence[Variant]]
+
+
+@dataclass(frozen=True)
+class Variation(NetworkTables):
+    """Variants of AdaSCALE as it is for each network."""
+
+    variants: Variants = lambda bases: ()
+
+    def measured(self, experiment: Experiment, subject: Subject) -> Measured:
+        job = experiment.job(subject, images=experiment.images_for(self.spectra))
+        return measure_compared(job, experiment, subject, self.variants, self.sensitivity)
+
+    def notes(self, experiment: Experiment) -> list[str]:
+        return [*experiment.start_notes(self.sensitivity), *experiment.spectra_notes(self.spectra)]
+
+
+@dataclass(frozen=True)
+class Sensitivity(Variation):
+    """A variation that the paper's sensitivity tables have."""
+
+    sensitivity: ClassVar[bool] = True
+
+
+def changed(changes: Mapping[str, Mapping[str, Any]]) -> Variants:
+    """Variants of AdaSCALE-A: the parameters that change, by label."""
+
+    def variants(bases: Bases) -> list[Variant]:
+        return [Variant(label, replace(bases("adascale_a"), **change)) for label, change in changes.items()]
+
+    return variants
+
+
+def one_parameter(field: str, symbol: str, values: Sequence[float]) -> Variants:
+    """AdaSCALE-A with one parameter at several values; the label has the paper's symbol."""
+    return changed({f"{symbol}={value:g}": {field: value} for value in values})
+
+
+def measure_compared(
+    job: Job, experiment: Experiment, subject: Subject, make: Variants, sensitivity: bool = False
+) -> Measured:
+    """The variants on one network, with the paper's rows."""
+    variants, rows = compared(experiment, subject, make, sensitivity)
+    return Measured(measure(job, variants), rows)
+
+
+def compared(
+    experiment: Experiment, subject: Subject, make: Variants, sensitivity: bool = False
+) -> tuple[Sequence[Variant], dict[str, str]]:
+    """The variants for this network, and the paper's row for each label: "" unless the parameters are the paper's."""
+    variants, papers = (
+        make(partial(experiment.adascale, subject, sensitivity=sensitivity, plain=plain)) for plain in (False, True)
+    )
     known = {variant.label: variant.method.parameters for variant in papers}
-    return {
-        variant.label: (variant.label if variant.row is None else variant.row)
-        if known.get(variant.label) == variant.method.parameters
-        else ""
-        for variant in variants
-    }
+    rows = {v.label: v.label if known.get(v.label) == v.method.parameters else "" for v in variants}
+    return variants, rows
 
 
 def measure(job: Job, variants: Sequence[Variant]) -> ModelRun:
-    """The scores of every variant on every set of the job's images; what cannot be fitted is left out."""
+    """The scores of every variant on every set of the job; variants that cannot be fitted are left out."""
     std = job.network.preprocess.std
     made = [replace(variant, method=replace(variant.method).for_input(std)) for variant in variants]
     views = list(dict.fromkeys(view for variant in made for view in variant.method.views))
@@ -77,7 +129,7 @@ def measure(job: Job, variants: Sequence[Variant]) -> ModelRun:
 
 
 def _groups(variants: Sequence[Variant]) -> list[list[Variant]]:
-    """Those that one sweep serves."""
+    """Variants that one sweep serves."""
     found: dict[Any, list[Variant]] = {}
     for variant in variants:
         found.setdefault((type(variant.method), variant.method.views, variant.reference), []).append(variant)
@@ -85,7 +137,7 @@ def _groups(variants: Sequence[Variant]) -> list[list[Variant]]:
 
 
 def _reference(variant: Variant, images: Extracted) -> Outputs:
-    """What the variant is fitted on, with no more views than it needs."""
+    """The outputs that the variant is fitted on, with no more views than it needs."""
     views = [view for view in variant.method.views if view in images.views]
     found = replace(images, views=views).load()
     return found if variant.reference is None else found[torch.tensor(variant.reference)]
@@ -94,7 +146,7 @@ def _reference(variant: Variant, images: Extracted) -> Outputs:
 def _scores(job: Job, group: Sequence[Variant], reference: Outputs, found: Extracted) -> Iterator[tuple[str, Tensor]]:
     method, points = group[0].method, [variant.method.parameters for variant in group]
     parts: dict[int, list[Tensor]] = {}
-    # The reference is sorted once a chunk: chunks no smaller than it keep that from counting.
+    # The sweep sorts the reference once for each chunk: chunks at least as large as the reference keep this cheap.
     for chunk in replace(found, views=method.views).chunks(max(_CHUNK, len(reference))):
         for i, scores in method.sweep(points, reference, job.network.classifier.head, [chunk]):
             if scores is not None:

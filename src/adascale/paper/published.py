@@ -1,11 +1,11 @@
-"""The figures of the AdaSCALE paper, to stand beside measured ones.
+"""The figures that the AdaSCALE paper publishes, to stand beside measured ones.
 
-``data/figures.csv``: FPR@95 and AUROC in percent, one line for each table, network, row, spectrum and kind of OOD
-set; ``others.csv``: what is neither, such as microseconds. ``source`` names the table of the paper. Rows have the names
-that the studies give theirs. ``average``: the paper's mean over all its networks on that data (on CIFAR also over three
-training seeds). Where a table of the paper names no network, it is the one whose headline row the table repeats; the
-full-spectrum table fits no single network and counts as an average, and the validation grid ``sensitivity_joint`` has
-the values and the level of ViT-B-16.
+``data/figures.csv`` has FPR@95 and AUROC in percent, one line for each table, network, row, spectrum and kind of OOD
+set; ``data/others.csv`` has all other values, such as microseconds. ``source`` names the table of the paper. Rows are
+named as the studies name theirs. The network ``average`` is the paper's mean over all its networks on that data (on
+CIFAR also over three training seeds). Where a table of the paper names no network, the network is the one whose
+headline row the table repeats; the full-spectrum table fits no single network and counts as an average, and the
+validation grid ``sensitivity_joint`` has the values and the level of ViT-B-16.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from adascale.detectors import PRESETS
 from adascale.detectors.presets import known
 
 AVERAGE = "average"
-# Suites of the package with data of the paper: which data, and the suite that has all the sets of the paper's means.
+# Suites of the package on the paper's data: which data, and the suite that has every set of the paper's means.
 SUITES = {
     "cifar10": ("cifar10", "cifar10"),
     "cifar100": ("cifar100", "cifar100"),
@@ -30,7 +30,7 @@ SUITES = {
 
 
 class Place(NamedTuple):
-    """What the paper calls a network and the data it knows, as the presets do: ``imagenet``, ``resnet-50``."""
+    """The paper's names of a network and of its data, spelled as in the presets: ``imagenet``, ``resnet-50``."""
 
     data: str
     network: str
@@ -39,8 +39,8 @@ class Place(NamedTuple):
         return f"{self.data}/{self.network}"
 
 
-class Figure(NamedTuple):
-    """A pair of the paper in percent, and the network it is of, which may be ``average``."""
+class Published(NamedTuple):
+    """FPR@95 and AUROC of the paper in percent, and the network that they belong to, which may be ``average``."""
 
     fpr95: float | None
     auroc: float
@@ -48,30 +48,31 @@ class Figure(NamedTuple):
 
 
 def place(text: str) -> Place:
-    """``DATA/NETWORK`` of a preset."""
+    """The place that ``DATA/NETWORK`` of a preset names."""
     data, slash, network = text.partition("/")
     if not slash:
-        raise InputError(f"--preset {text}: give DATA/NETWORK, such as imagenet/resnet-50.")
+        raise InputError(f"The preset {text!r} names no network; give DATA/NETWORK, such as imagenet/resnet-50.")
     return Place(*known(data, network))
 
 
-def networks(data: str) -> list[str]:
-    """The paper's networks on this data: those that its averages are over."""
+def paper_networks(data: str) -> list[str]:
+    """The paper's networks on this data, which its averages are taken over."""
     return list(dict.fromkeys(network for _, known_data, network in PRESETS if known_data == data))
 
 
-def figure(table: str, place: Place | None, row: str, kind: str, spectrum: str = "ood") -> Figure | None:
-    """The network's own figure, else the average over networks that it is one of; None where the paper has neither."""
-    for network in () if place is None else dict.fromkeys((place.network, AVERAGE)):
-        assert place is not None
+def figure(table: str, place: Place | None, row: str, kind: str, spectrum: str = "ood") -> Published | None:
+    """The network's own figures, else the paper's average over networks; None where the paper has neither."""
+    if place is None:
+        return None
+    for network in (place.network, AVERAGE):
         found = _figures().get((table, place.data, network, row, spectrum, kind))
         if found is not None:
-            return Figure(*found, network)
+            return Published(*found, network)
     return None
 
 
 def other(table: str, place: Place | None, row: str, column: str) -> float | None:
-    """A value of ``others.csv``; those without a network hold for all."""
+    """A value of ``others.csv``; a value without a network holds for all networks."""
     data, network = place or ("", "")
     values = _others()
     return values.get((table, data, network, row, column), values.get((table, "", "", row, column)))
@@ -95,6 +96,6 @@ def _others() -> dict[tuple[str, ...], float]:
 
 
 def lines(name: str) -> list[dict[str, str]]:
-    """The lines of ``figures`` or ``others`` as they are in the file."""
+    """The lines of ``data/NAME.csv`` as they are in the file."""
     text = (resources.files("adascale") / "paper" / "data" / f"{name}.csv").read_text("utf8")
     return list(csv.DictReader(text.splitlines()))

@@ -1,0 +1,197 @@
+"""Detector files: everything but the network, and the proof that a network is the one they were fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from adascale.core.errors import DetectorFileError, HeadNotFoundError, InputError
+from adascale.core.types import Head
+from adascale.core.version import __version__
+from adascale.detectors import Detector, registry
+from adascale.detectors.configure import configured
+from adascale.maths.rounding import alike
+from adascale.network.classifier import Classifier
+from adascale.storage.tensors import ForeignFileError, TensorFileError, load_tensors, save_tensors
+
+if TYPE_CHECKING:
+    from adascale.decision.ood_detector import OODDetector
+    from adascale.maths.conformal import Calibration
+
+KIND = "adascale-detector"
+
+
+@dataclass(frozen=True, eq=False)
+class DetectorFile:
+    """The content of a detector file, read and verified once. sha256: the checksum of the content."""
+
+    path: Path
+    tensors: Mapping[str, Tensor]
+    record: Mapping[str, Any]
+    sha256: str
+
+    @classmethod
+    def read(cls, path: str | Path) -> DetectorFile:
+        path = Path(path)
+        if not path.is_file():
+            raise DetectorFileError(f"There is no detector file {path}; make one with OODDetector.save.")
+        try:
+            return cls(path, *load_tensors(path, KIND))
+        except ForeignFileError as error:
+            raise DetectorFileError(f"{path} is a safetensors file, but not a detector saved by adascale.") from error
+        except TensorFileError as error:
+            raise DetectorFileError(f"{error} Fit the detector and save it again.") from error
+
+    def method(self, cls: type[Detector] | None = None) -> Detector:
+        """The saved method, not yet fitted. ``cls``: its class, if it cannot be found by what the file says."""
+        name, origin = self.record["method"], self.record.get("origin")
+        try:
+            found = cls or (registry.from_origin(origin) if origin else registry.get(name))
+            return configured(found, self.record["parameters"])
+        except (InputError, TypeError) as error:
+            raise DetectorFileError(
+                f"{self.path} holds the method {name}, which cannot be used here: {error} "
+                "Pass load(..., method=) for a class of your own, or fit again."
+            ) from error
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """What the method has learned."""
+        return {name.removeprefix("method."): t for name, t in self.tensors.items() if name.startswith("method.")}
+
+
+def read_detectors(paths: Sequence[str | Path]) -> list[DetectorFile]:
+    """The detectors of these files and folders, each once; other safetensors files in the folders are passed over."""
+    found: dict[Path, DetectorFile] = {}
+    for path in map(Path, paths):
+        for file in sorted(path.glob("*.safetensors")) if path.is_dir() else [path]:
+            try:
+                found[file] = found.get(file) or DetectorFile.read(file)
+            except DetectorFileError as error:
+                if not (path.is_dir() and isinstance(error.__cause__, ForeignFileError)):
+                    raise
+    if not found:
+        raise DetectorFileError(f"{paths[0]} holds no detector file (.safetensors); make one with OODDetector.save.")
+    return list(found.values())
+
+
+def save_detector(
+    path: str | Path, detector: OODDetector, calibration: Calibration, about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write a fitted detector; see `OODDetector.save`. Returns the record as it stands in the file."""
+    head, network, origin = detector.method.head_, detector.network, registry.origin(type(detector.method))
+    record = {
+        "version": __version__,
+        "method": detector.method.name,
+        "parameters": detector.method.parameters,
+        "setting": detector.setting,
+        "calibration": {
+            "alpha": calibration.alpha,
+            "images": len(calibration.scores),
+            "reference_images": detector.reference_images,
+            "split_seed": detector.split_seed,
+            "guarantee": calibration.guarantee(),
+        },
+        "head": {
+            "name": detector.classifier.head_name,
+            "classes": head.weight.shape[0],
+            "features": head.weight.shape[1],
+            "fingerprint": head.fingerprint(),
+        },
+        "network": {
+            "class": type(detector.classifier.model).__name__,
+            "fingerprint": network.fingerprint,
+            "precision": detector.classifier.precision,
+        },
+        "input": {
+            "shape": detector.input_shape,
+            "preprocess": asdict(detector.preprocess) if detector.preprocess else None,
+        },
+        "about": about,
+        **({} if origin["package"] == "adascale" else {"origin": origin}),
+    }
+    tensors = {f"method.{name}": tensor for name, tensor in detector.method.state().items()}
+    tensors["calibration.scores"] = calibration.scores
+    if shape := detector.input_shape or detector.probe_shape:
+        tensors["probe.images"], tensors["probe.features"] = network.probe(shape)
+    return save_tensors(Path(path), tensors, record, KIND)
+
+
+class NetworkIdentity:
+    """What tells a network from others. Detectors that share it hash and probe the network once.
+
+    It describes the network at one time: make a new one after the weights have changed.
+    """
+
+    def __init__(self, classifier: Classifier, fingerprint: str | None = None) -> None:
+        self.classifier = classifier
+        self._fingerprint = fingerprint
+        self._probes: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
+        self._adopted: DetectorFile | None = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return self._fingerprint or self.classifier.fingerprint()
+
+    def probe(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Two random images of this shape, and their features: a sample of what the network computes."""
+        if shape not in self._probes:
+            images = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+            self._probes[shape] = images, self.classifier.forward(images)[0].float().cpu()
+        return self._probes[shape]
+
+    def adopt_head(self, file: DetectorFile) -> Head:
+        """The network's head, after proof that this is the network of the file: layer, weights, behaviour."""
+        if self._adopted is None or not _same_network(self._adopted, file):
+            self._prove(file)
+            self._adopted = file
+        return self.classifier.head
+
+    def _prove(self, file: DetectorFile) -> None:
+        classifier, network, saved = self.classifier, file.record["network"], file.record["head"]
+        given = type(classifier.model).__name__
+        fitted = f"{file.path} was fitted on a {network['class']} with the head {saved['name']!r}"
+        advice = "Load it with the network it was fitted on, or fit again."
+        if classifier.head_name not in (None, saved["name"]):
+            raise DetectorFileError(f"{fitted}; this one is used with the head {classifier.head_name!r}. {advice}")
+        if saved["name"] not in dict(classifier.model.named_modules()):
+            raise DetectorFileError(f"{fitted}; this {given} has no such layer. {advice}")
+        if self.fingerprint != network["fingerprint"]:
+            raise DetectorFileError(f"{fitted}; this {given} has other layers, weights or precision. {advice}")
+        precision, before = network.get("precision"), classifier.precision
+        if before != precision and (before is not None or classifier.head_name is not None):
+            ran, runs = (name or "full precision" for name in (precision, before))
+            raise DetectorFileError(f"{fitted} in {ran}; this one runs in {runs}. {advice}")
+        classifier.precision = precision
+        try:
+            classifier.adopt(saved["name"])
+            if "probe.images" in file.tensors:
+                images = file.tensors["probe.images"]
+                try:
+                    features, _ = classifier.locate(images).forward(images)
+                except HeadNotFoundError as error:
+                    raise DetectorFileError(f"{fitted}; in this {given} it is not the head. {advice}") from error
+                if not alike(features, file.tensors["probe.features"], 0.02):
+                    raise DetectorFileError(
+                        f"{fitted}; this {given} has its weights, but computes something else. {advice}"
+                    )
+            if classifier.head.fingerprint() != saved["fingerprint"]:
+                raise DetectorFileError(f"{fitted}; the head of this {given} has other weights. {advice}")
+        except DetectorFileError:
+            classifier.precision = before
+            raise
+
+
+def _same_network(first: DetectorFile, second: DetectorFile) -> bool:
+    """Whether two files say the same about their network."""
+    probes = ("probe.images", "probe.features")
+    return all(first.record[part] == second.record[part] for part in ("head", "network")) and all(
+        name in first.tensors and name in second.tensors and torch.equal(first.tensors[name], second.tensors[name])
+        for name in probes
+    )

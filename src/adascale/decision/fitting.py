@@ -1,0 +1,202 @@
+"""The fitting procedure: split the images, get outliers, search the grid, fit, set the threshold.
+
+`OODDetector.fit`, ``adascale fit`` and the benchmark all call `fit_method`; they differ in where outputs and outliers
+come from, and in whether a threshold is set.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+
+from adascale.core.errors import InputError
+from adascale.core.types import Head, Outputs, View
+from adascale.decision.tuning import (
+    FEWEST_IMAGES,
+    TOLERANCE,
+    Judge,
+    Point,
+    Tuning,
+    chosen_count,
+    grid,
+    search_grid,
+    views_of,
+)
+from adascale.detectors import Detector
+from adascale.images.outliers import WEIGHTS
+from adascale.maths.conformal import Calibration, images_needed
+from adascale.maths.split import Split, split
+
+# Indices of the images to choose parameters on, and the views needed -> outputs of the outliers to tell them from, by
+# name; None if there are none.
+Outliers = Callable[[Sequence[int], Sequence[View]], "Mapping[str, Outputs] | None"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Whether a method is tuned, on which images, and which images it is fitted on.
+
+    given: parameters that the user has set. tune: False never; True over the rest of the search space; None does so
+    for methods that are tuned by default, unless a parameter of their search space was given or too few images would
+    be left to promise ``alpha``. seed: seed of the split. alpha: the false-alarm rate for the threshold; None if no
+    threshold is set, as in a benchmark, which has test images of its own. judge: what the grid is judged by. points:
+    a grid in place of the search space.
+    """
+
+    method: Detector
+    given: frozenset[str] = frozenset()
+    tune: bool | None = None
+    seed: int = 0
+    alpha: float | None = None
+    judge: Judge = "self"
+    points: Sequence[Point] | None = None
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the method is to be tuned if there are enough images."""
+        if self.tune is None:
+            return self.method.tuned_by_default and not self.given & set(self.method.search_space)
+        return self.tune and (self.points is not None or bool(set(self.method.search_space) - self.given))
+
+    @cached_property
+    def grid(self) -> Sequence[Point]:
+        if self.points is not None:
+            return self.points
+        return grid(self.method, {k: v for k, v in self.method.search_space.items() if k not in self.given})
+
+    @property
+    def views(self) -> list[View]:
+        """The views that have to be extracted."""
+        return views_of(self.method, self.grid if self.wanted else [{}])
+
+    def share(self, train: bool = False) -> float:
+        """The share of the images that the method is fitted on, given training images or not."""
+        if self.alpha is None:
+            return 1.0
+        return 0.0 if train else {"nothing": 0.0, "val": 0.2}.get(self.method.fits_on, 0.5)
+
+    def chosen(self, n: int) -> list[int]:
+        """The images among n to choose parameters on; empty if nothing will be tuned."""
+        if not self.wanted:
+            return []
+        parts = split(n, self.seed, self.share(), chosen_count(n) if self.judge == "self" else n // 2)
+        if self.tune and not len(parts.chosen):
+            raise InputError(f"{n} ID images are too few to tune on; give at least {FEWEST_IMAGES}, or do not tune.")
+        enough = self.tune or self.alpha is None or len(parts.held_out) >= images_needed(self.alpha)
+        indices: list[int] = parts.chosen.tolist() if enough else []
+        return indices
+
+    def why_not(self, n: int) -> str:
+        """Where the parameters come from if they were not tuned."""
+        if not self.wanted:
+            return ("as given" if self.given else "defaults") + ("; nothing is left to tune" if self.tune else "")
+        if n < FEWEST_IMAGES:
+            return f"defaults; {n} images are too few to tune on ({FEWEST_IMAGES})"
+        if self.alpha is not None and not self.chosen(n):
+            return f"defaults; tuning would leave too few of {n} images to promise {100 * self.alpha:.3g} %"
+        return "defaults; no outliers to tune on (the images differ in size, or none were given)"
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """What a method is fitted from.
+
+    outputs: those of the ID images; train: those of training images; train_overlaps: whether some images are in both.
+    """
+
+    outputs: Outputs
+    head: Head
+    train: Outputs | None = None
+    outliers: Outliers | None = None
+    train_overlaps: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """The fitted method, and how it came about. setting: where the parameters come from, in one sentence."""
+
+    method: Detector
+    tuning: Tuning | None
+    setting: str
+    reference_images: int
+    calibration: Calibration | None
+
+
+def fit_method(plan: Plan, material: Material) -> Fitted:
+    """Tune the method if the plan says so, fit it, and set the threshold if the plan has an ``alpha``.
+
+    The images to choose parameters on, to fit on and to set the threshold with are kept apart. Without a threshold
+    the method is fitted on all images in the end.
+    """
+    n, learns = len(material.outputs), _learns(plan, material)
+    if plan.alpha is not None and learns is not None and (shared := shared_rows(material.outputs, learns)):
+        raise InputError(
+            f"{shared} of the {n} images that set the threshold are among the training images; "
+            "give other images, else no false-alarm rate can be promised."
+        )
+    parts, tuning = choose_parameters(plan, material)
+    if plan.alpha is None:
+        reference = material.outputs if learns is None else learns
+    else:
+        reference = material.outputs[parts.fitted] if learns is None else learns
+    method = replace(plan.method, **(tuning.chosen if tuning else {})).fit(reference, material.head)
+    setting = str(tuning) if tuning else plan.why_not(n)
+    count = 0 if method.fits_on == "nothing" else len(reference)
+    return Fitted(method, tuning, setting, count, _calibrated(plan, method, material.outputs, parts))
+
+
+def choose_parameters(plan: Plan, material: Material) -> tuple[Split, Tuning | None]:
+    """The split of the images, and the best parameters if the plan wants them and there are outliers."""
+    outputs, n, learns = material.outputs, len(material.outputs), _learns(plan, material)
+    chosen, unknown = plan.chosen(n), None
+    if chosen and material.outliers is not None:
+        unknown = material.outliers(chosen, plan.views)
+    share = plan.share(learns is not None)
+    parts = split(n, plan.seed, share, len(chosen) if unknown else 0)
+    if share and not len(parts.fitted):
+        raise InputError(f"fit got {n} image; {plan.method.name} needs one to learn from and one to calibrate.")
+    if not unknown:
+        return parts, None
+    reference = outputs[parts.fitted] if learns is None or material.train_overlaps else learns
+    search = (plan.method, plan.grid, reference, material.head, outputs[parts.chosen], unknown)
+    names = ", ".join(unknown)
+    if plan.judge == "ood":
+        return parts, search_grid(*search, f"{len(chosen)} ID images against OOD validation images ({names})")
+    by = f"{len(chosen)} ID images against outliers made from them ({names})"
+    return parts, search_grid(*search, by, weights=WEIGHTS, tolerance=TOLERANCE)
+
+
+def shared_rows(outputs: Outputs, train: Outputs) -> int:
+    """How many samples seem to be the same image in both: equal in three numbers, up to rounding."""
+
+    def keys(part: Outputs) -> list[tuple[float, ...]]:
+        numbers = torch.stack(
+            [part.features.sum(1, dtype=torch.float64), part.logits.amax(1).double(), part.logits.amin(1).double()], 1
+        )
+        return [tuple(float(f"{x:.4g}") for x in row) for row in numbers.tolist()]
+
+    known = set(keys(train))
+    shared = sum(key in known for key in keys(outputs))
+    return shared if shared > max(1, len(outputs) // 50) else 0  # a few may agree by chance
+
+
+def _learns(plan: Plan, material: Material) -> Outputs | None:
+    """The training images, if there are any and the method learns from them."""
+    return material.train if plan.method.fits_on.startswith("train") else None
+
+
+def _calibrated(plan: Plan, method: Detector, outputs: Outputs, parts: Split) -> Calibration | None:
+    if plan.alpha is None:
+        return None
+    calibration = Calibration(method.score(outputs[parts.held_out]), plan.alpha)
+    if not math.isfinite(calibration.threshold) or calibration.scores.isnan().any():
+        broken = int((~calibration.scores.isfinite()).sum())
+        raise InputError(
+            f"{broken} of {len(parts.held_out)} calibration images give NaN or infinite activations, so no threshold "
+            "can be set; check the images and the preprocessing."
+        )
+    return calibration
