@@ -6,7 +6,8 @@
 (a) the full score against a plain forward pass; (b) against the authors' procedure; (c) decisions on ID traffic and on
 a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of all methods against the bare passes;
 (f) tuning against one extraction; (g) scoring JPEG files against a bare loop; (h) growth; (i) the options of a pass
-(torch.compile, which takes minutes to start, only with --compile); (e), (f) and (i) on the first network alone.
+(torch.compile, which takes minutes to start, only with --compile); (j) calls that need no network against the
+import of torch. (e), (f) and (i) use the first network alone.
 Real networks where ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see
 that everything runs. Exit code 1 if a measured ratio exceeds what is promised.
 """
@@ -26,14 +27,16 @@ from pathlib import Path
 import torch
 
 from adascale import Preprocess, load_network
-from benchmarks import passes, postprocessing, variants, whole
+from benchmarks import passes, postprocessing, start, variants, whole
 from benchmarks.measured import Ratio
 from benchmarks.subjects import REAL, SMALL, Subject, jpegs, names, subject
 
-PARTS = "abcdefghi"
+PARTS = "abcdefghij"
 
 
 def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled: bool) -> Iterator[Ratio]:
+    if "j" in parts:
+        yield from start.start(repeats)
     if "d" in parts:
         yield from postprocessing.against_scale(3 if quick else 7 * repeats)
     if "h" in parts:

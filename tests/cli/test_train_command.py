@@ -12,6 +12,7 @@ from PIL import Image
 from torch import nn
 
 from adascale import InputError
+from adascale.cli.groups import NetworksOptions
 from adascale.cli.networks import networks
 from adascale.images.sources import ImageSet
 from adascale.training.augment import epoch_images
@@ -124,7 +125,8 @@ def test_options_of_the_own_loss_and_the_right_number_are_taken(place: Path, mon
     assert inside(monkeypatch, *COMMAND, *good, "--loss", "adversarial", "--eps", 0.1, "--attack-steps", 1) == 0
     settings = settings_of(Path("a", "seed0.safetensors"))
     assert (settings["loss"], settings["keep"], settings["classes"]) == ("ish", 20, 3)
-    (network,) = networks(["nets.py:net"], [Path("a", "seed0.safetensors")], None, "cpu", None, (None,) * 4)
+    given = NetworksOptions(model=["nets.py:net"], weights=[Path("a", "seed0.safetensors")], device="cpu")
+    (network,) = networks(given, None)
     assert network.trained == settings
 
 

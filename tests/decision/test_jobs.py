@@ -220,7 +220,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert _progressed(partial)
     if killed == signal.SIGINT:
         assert process.returncode == 130
-        assert "goes on where it stopped" in errors
+        assert "resumes where it stopped" in errors
     done = run(place, *arguments, CALLS=str(place / "calls"))
     assert done.returncode == 0, done.stderr
     passes = len((place / "calls").read_text().splitlines())

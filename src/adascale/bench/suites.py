@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from adascale.bench import SUITES
+from adascale.bench import SUITES as SUITES
 from adascale.bench.opening import AbsentError, at_most, open_source, refuse_shared, set_aside
 from adascale.core.errors import InputError
 from adascale.images.corruptions import KINDS, Corruption, all_corruptions

@@ -124,6 +124,8 @@ def command(module: str) -> Callable[[Registered], Registered]:
 
     def register(cls: Registered) -> Registered:
         name, hints = cls.__name__.lower(), get_type_hints(cls, include_extras=True)
+        own = inspect.get_annotations(cls)
+        order = sorted(fields(cls), key=lambda field: (field.default is not MISSING, field.name not in own))
 
         def call(**given: Any) -> None:
             options = cls(**given)
@@ -132,20 +134,17 @@ def command(module: str) -> Callable[[Registered], Registered]:
 
         call.__annotations__ = hints
         call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [
-                inspect.Parameter(
-                    field.name,
-                    inspect.Parameter.KEYWORD_ONLY,
-                    default=inspect.Parameter.empty if field.default is MISSING else field.default,
-                    annotation=hints[field.name],
-                )
-                for field in sorted(fields(cls), key=lambda field: field.name not in vars(cls)["__annotations__"])
-            ]
+            [_parameter(field.name, field.default, hints[field.name]) for field in order]
         )
         app.command(name, help=cls.__doc__)(call)
         return cls
 
     return register
+
+
+def _parameter(name: str, default: Any, annotation: Any) -> inspect.Parameter:
+    default = inspect.Parameter.empty if default is MISSING else default
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def method_names(texts: list[str]) -> list[str]:

@@ -24,7 +24,7 @@ from adascale.paper import studies
 from adascale.paper.studies.base import Result
 from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import Study as PaperStudy
-from adascale.paper.studies.write import remarks, remove, save_result
+from adascale.paper.studies.write import remarks, remove, save_result, write_page
 from adascale.report.terminal import by_group
 
 
@@ -50,8 +50,6 @@ def study(given: Study) -> None:
     if given.as_json:
         print(json.dumps([result.document() for result in results]))
     if given.report:
-        from adascale.paper.studies.write import write_page
-
         say(f"wrote {write_page(given.out, [one.name for one in studies.ALL])}")
     say(f"activations are kept in {cache}")
     unreadable = max((block.unreadable for result in results for block in result.blocks), default=0)

@@ -33,7 +33,8 @@ def train(given: Train) -> None:
     process = engine(device(given.device))
     if given.loss == "ish" and given.init is None and ".py:" not in given.model:
         say("note: ISH's recipe fine-tunes a trained network; this one starts from random weights (see --init).")
-    found, failures = [], {}
+    found: list[Registered] = []
+    failures: dict[str, str] = {}
     for seed in range(given.seed, given.seed + given.seeds):
         network, known = _start(given, classes, width, seed)
         job = Training(

@@ -101,7 +101,7 @@ class OODDetector:
         ``adascale methods``); none of them may be among ``images``, which set the threshold. Without it such methods
         learn from one half of ``images``.
 
-        ``tune``: choose the method's parameters on outliers made from a part of the images (see `adascale.outliers`).
+        ``tune``: choose the method's parameters on outliers made from a part of the images (see `adascale.images.outliers`).
         None does so for AdaSCALE from 64 images on, unless its percentiles were given; True for any method's search
         space; False never. ``detector.setting`` says what was done.
         """

@@ -1,0 +1,98 @@
+"""Calls that need no network answer without importing PyTorch; mistakes are told in the words of the shell."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from adascale.cli.main import in_flags
+from tests.shell import inside
+
+METHOD = '''
+from dataclasses import dataclass
+from adascale import Detector
+
+@dataclass
+class Mine(Detector):
+    """S = -log sum exp(z)"""
+    name, summary, fits_on = "mine", "the energy", "nothing"
+
+    def _score(self, outputs):
+        return SIGN * outputs.logits.double().logsumexp(1)
+'''
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ("--help", 0),
+        ("--version", 0),
+        ("fit --help", 0),
+        ("bench --help", 0),
+        ("train --help", 0),
+        ("methods", 0),
+        ("fti", 2),
+        ("fit . --model digits -o x --method scal", 2),
+        ("fit nowhere --model digits -o x", 2),
+        ("score . -d nowhere.safetensors", 2),
+        ("inspect nowhere.safetensors", 2),
+        ("bench digist --no-report", 2),
+        ("bench digits --methods scal", 2),
+        ("tune --method nowhere.py:Mine", 2),
+        ("compare nowhere nothing", 2),
+        ("train --model adascale:resnet-18 --data nowhere", 2),
+        ("check nowhere.py:Mine", 2),
+    ],
+)
+def test_torch_is_not_imported(arguments: str, code: int, tmp_path: Path) -> None:
+    program = f"""
+import sys
+from adascale.cli.main import main
+sys.argv = ["adascale", *{arguments.split()!r}]
+try:
+    main()
+except SystemExit as error:
+    print("torch" in sys.modules, error.code or 0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == f"False {code}"
+    assert (code == 2) == bool(done.stderr)
+
+
+def test_messages_of_the_library_are_put_in_the_words_of_the_shell() -> None:
+    assert in_flags("batch_size=0; it must be above 0.") == "--batch-size 0; it must be above 0."
+    assert in_flags("Pass head='fc' or compiled=True.") == "Pass --head fc or --compile."
+    assert in_flags("p_max=101 is above 100") == "p_max=101 is above 100"
+    assert in_flags("use --set scale.percentile=80, a.alpha=3") == "use --set scale.percentile=80, a.alpha=3"
+
+
+def test_check_names_every_promise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "good.py").write_text(METHOD.replace("SIGN", "-1"))
+    (tmp_path / "bad.py").write_text(METHOD.replace("SIGN", "1"))
+    assert inside(monkeypatch, "check", f"{tmp_path / 'good.py'}:Mine") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 10
+    assert all(line.startswith("ok ") for line in lines)
+    assert inside(monkeypatch, "check", f"{tmp_path / 'bad.py'}:Mine") == 2
+    captured = capsys.readouterr()
+    (failed,) = [line for line in captured.out.splitlines() if not line.startswith("ok ")]
+    assert failed.startswith("failed  higher means ood")
+    assert captured.err.strip() == f"adascale: Mine fails 1 of {len(lines)} checks."
+
+
+def test_a_method_in_a_file_is_fitted_scored_and_compared(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (place / "mine.py").write_text(METHOD.replace("SIGN", "-1"))
+    mine, model = f"{place / 'mine.py'}:Mine", f"{place / 'nets.py'}:Net"
+    (place / "near").mkdir()
+    (place / "id" / "00.png").rename(place / "near" / "00.png")
+    own = ["--id", place / "id", "--near", place / "near", "--model", model, "--no-report"]
+    assert inside(monkeypatch, "bench", *own, "--methods", f"{mine},ebo", "--out", place / "o", "--json") == 0
+    assert inside(monkeypatch, "fit", place / "id", "--model", model, "--method", mine, "-o", place / "d.st") == 0
+    assert "mine" in capsys.readouterr().out
