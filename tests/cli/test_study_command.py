@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from safetensors.torch import save_file
 
-from adascale.network.trained import Registered, register
+from adascale.network.trained import Registered, write_network_list
 from adascale.paper import studies
 from adascale.paper.studies.base import Block, Result
 from adascale.paper.studies.write import as_document
@@ -75,7 +75,7 @@ def test_the_seeds_of_a_recipe(
         exec(source.replace("manual_seed(0)", f"manual_seed({seed})"), scope)
         save_file(scope["Net"]().state_dict(), trained / f"{seed}.safetensors")
         entries.append(Registered(f"seed {seed}", f"{place / 'nets.py'}:Net", trained / f"{seed}.safetensors", {}))
-    register(trained, entries)
+    write_network_list(trained, entries)
     own = ["--id", place / "id", "--near", near(place), "--model", trained, "--out", place / "o"]
     assert inside(monkeypatch, "study", "cifar", *own, "--no-report", "--json") == 0
     (result,) = json.loads(capsys.readouterr().out)

@@ -17,7 +17,7 @@ from adascale.core.errors import InputError
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.loading import load_network, new_network
-from adascale.network.trained import Registered, register
+from adascale.network.trained import Registered, write_network_list
 from adascale.training.augment import labelled
 from adascale.training.processes import engine
 from adascale.training.recipes import OWN, RECIPES, Recipe, budgeted
@@ -59,7 +59,7 @@ def train(given: Train) -> None:
         found.append(_registered(given.out, seed, record))
     if process.rank:
         return
-    _report(found, register(given.out, found), given.as_json)
+    _report(found, write_network_list(given.out, found), given.as_json)
     for image, reason in failures.items():
         say(f"skipped {image}: {reason}")
     end(len(failures), len(images))
