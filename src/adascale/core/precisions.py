@@ -118,7 +118,7 @@ def _keep(path: Path, found: str) -> None:
 
 
 @lru_cache
-def _processor() -> str:
+def processor() -> str:
     """Model and flags of the processor, as far as the system tells them."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf8").splitlines()
@@ -129,4 +129,4 @@ def _processor() -> str:
 
 
 def _machine() -> str:
-    return "\n".join([_processor(), torch.__version__, *(os.environ.get(name, "") for name in _SWITCHES)])
+    return "\n".join([processor(), torch.__version__, *(os.environ.get(name, "") for name in _SWITCHES)])
