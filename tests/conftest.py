@@ -49,12 +49,17 @@ class Forbidding(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
+@pytest.fixture
+def unguarded() -> None:
+    """For tests in full precision of compiled or traced code, which `Forbidding` would disturb."""
+
+
 @pytest.fixture(autouse=True)
-def allowed_precisions() -> Iterator[None]:
+def allowed_precisions(request: pytest.FixtureRequest) -> Iterator[None]:
     """Where ADASCALE_PRECISIONS rules a precision out, no test may compute in it."""
     listed = os.environ.get(precisions.VARIABLE)
     missing = [] if listed is None else [name for name in precisions.PRECISIONS if name not in listed]
-    if not missing:
+    if not missing or "unguarded" in request.fixturenames:
         yield
         return
     with Forbidding(*missing):

@@ -141,6 +141,7 @@ def test_softmax_in_half_precision(name: str) -> None:
     assert Classifier(variant("softmax").to(PRECISIONS[name])).locate(images()).head_name == "fc"
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_torchscript_is_refused_in_words() -> None:
     with pytest.warns(DeprecationWarning, match="jit"), pytest.raises(InputError, match="TorchScript"):
         Classifier(torch.jit.trace(variant("plain"), images(1)))  # type: ignore[no-untyped-call]
@@ -225,6 +226,7 @@ def same(a: Any, b: Any) -> bool:
     )
 
 
+@pytest.mark.usefixtures("unguarded")
 @pytest.mark.parametrize("wrap", ["data parallel", "compiled", "compiled in place", "compiled inside"])
 def test_wrapped_networks_give_the_same(wrap: str) -> None:
     plain = extract_batch(Classifier(seeded(SmallNet)), images(), [View()])

@@ -203,6 +203,7 @@ class Graphs:
         return call
 
 
+@pytest.mark.usefixtures("unguarded")
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the compiler's own
 @pytest.mark.parametrize("pixels", ["trivial", "random"])
 def test_compiled_parts_run_compiled_and_are_taken_off_again(pixels: str) -> None:
@@ -216,6 +217,7 @@ def test_compiled_parts_run_compiled_and_are_taken_off_again(pixels: str) -> Non
     assert not any("_compiled_call_impl" in vars(module) for module in model.modules())
 
 
+@pytest.mark.usefixtures("unguarded")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_copy_of_a_compiled_classifier_has_its_own_weights() -> None:
     classifier = Classifier(seeded(SmallNet), compiled="eager")
