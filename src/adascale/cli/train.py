@@ -14,10 +14,9 @@ from adascale.cli import options
 from adascale.cli.console import AsJson, Crop, Device, Mean, Model, Root, Size, Std, Workers, app, end, resumable, say
 from adascale.core.errors import InputError
 from adascale.images.preprocess import Preprocess
-from adascale.images.sources import ImageSet
+from adascale.images.sources import ImageSet, find_labelled
 from adascale.network import trained as registry
 from adascale.network.loading import load_network, new_network
-from adascale.training.augment import labelled
 from adascale.training.processes import engine
 from adascale.training.recipes import OWN, RECIPES, Recipe, budgeted
 from adascale.training.train import Training
@@ -85,7 +84,7 @@ def train(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out} is a file; give a folder for the weights.")
-    images, names = labelled(data, root)
+    images, names = find_labelled(data, root)
     validation = _validation(val, root, names)
     count = classes or (len(names) if names else max(1, 1 + max(images.labels or [0])))
     given = {"lr": lr, "batch_size": batch_size, "eps": eps, "attack_steps": attack_steps, "keep": keep}
@@ -140,7 +139,7 @@ def _validation(val: str | None, root: Path | None, names: list[str] | None) -> 
         raise InputError(
             f"--val {val} is a folder of classes, --data a list that numbers its own; give --val as a list or .npz too."
         )
-    return labelled(val, root, names)[0] if val else None
+    return find_labelled(val, root, names)[0] if val else None
 
 
 def _recipe(
