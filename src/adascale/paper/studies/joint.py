@@ -13,7 +13,7 @@ from adascale.paper import published
 from adascale.paper.studies.base import Block, Cell, Chart, Column, Line, Series
 from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Study, table_of
-from adascale.paper.studies.variants import Bases, Variant, Variants, compared, measure
+from adascale.paper.studies.variants import Bases, Variant, Variants, compared_variants, measure
 
 Grid = Mapping[str, tuple[float, ...]]  # values by the paper's symbol
 _P_MAX = (85, 90, 95)
@@ -69,7 +69,7 @@ def _variants(grid: Grid) -> Variants:
 
 def _tested(experiment: Experiment, subject: Subject, grid: Grid) -> Block:
     """The grid on the tested sets."""
-    variants, rows = compared(experiment, subject, _variants(grid), sensitivity=True)
+    variants, rows = compared_variants(experiment, subject, _variants(grid), sensitivity=True)
     run = measure(experiment.job(subject), variants)
     title = f"{subject.name}: {' and '.join(grid)}"
     made = table_of(title, [run], "joint", experiment.compared(subject), rows)
@@ -88,7 +88,7 @@ def _chart(made: Block, grid: Grid, column: Column) -> Chart:
 def _validated(experiment: Experiment, subject: Subject, grid: Grid) -> Block:
     """The grid on validation images alone: OOD-val where the suite has it, else outliers made from ID images."""
     base, column = experiment.adascale(subject, sensitivity=True), Column("val.auroc", "AUROC", "Validation", "high")
-    variants, rows = compared(experiment, subject, _variants(grid), sensitivity=True)
+    variants, rows = compared_variants(experiment, subject, _variants(grid), sensitivity=True)
     points = {variant.label: _points(grid)[variant.label] for variant in variants}
     judge: Judge = "ood" if experiment.images.ood_val else "self"
     title = f"{subject.name}: {', '.join(grid)} on validation images"

@@ -52,7 +52,7 @@ class Variation(NetworkTables):
 
     def measured(self, experiment: Experiment, subject: Subject) -> Measured:
         job = experiment.job(subject, images=experiment.images_for(self.spectra))
-        variants, rows = compared(experiment, subject, self.variants, self.sensitivity)
+        variants, rows = compared_variants(experiment, subject, self.variants, self.sensitivity)
         return Measured(measure(job, variants), rows)
 
     def notes(self, experiment: Experiment) -> list[str]:
@@ -80,7 +80,7 @@ def one_parameter(field: str, symbol: str, values: Sequence[float]) -> Variants:
     return changed({f"{symbol}={value:g}": {field: value} for value in values})
 
 
-def compared(
+def compared_variants(
     experiment: Experiment, subject: Subject, make: Variants, sensitivity: bool = False
 ) -> tuple[Sequence[Variant], dict[str, str]]:
     """The variants for this network, and the paper's row for each label: "" unless the parameters are the paper's."""
