@@ -136,7 +136,7 @@ def worst_relative(actual: Tensor, expected: Tensor) -> float:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A folder with a network file and 30 images."""
-    from tests.images.test_data import picture
+    from tests.images.pictures import picture
     from tests.shell import NETWORK
 
     (tmp_path / "nets.py").write_text(NETWORK)

@@ -15,7 +15,7 @@ from adascale.bench.suites import Source, Suite, load_suite, open_suite, own_sui
 from adascale.images.corruptions import Corruption
 from adascale.images.sources import ImageSet
 from tests.conftest import DATA, ROOT, needs_data
-from tests.images.test_data import picture, saved
+from tests.images.pictures import picture, saved
 
 EXAMPLES = sorted((ROOT / "examples" / "suites").glob("*.toml"))
 CIFAR_FAR = ["mnist", "svhn", "texture", "places365"]
