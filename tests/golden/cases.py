@@ -118,7 +118,10 @@ def cases() -> dict[str, Case]:
 
 
 def settings(case: Case) -> list[tuple[str, dict[str, Any]]]:
-    """(method, parameters) for one case; no parameters: the defaults of the definition."""
+    """(method, parameters) for one case; no parameters: the defaults of the definition.
+
+    At a percentile of 0 the cut is the least value itself: "at or below" shows there.
+    """
     few = len(case.train.a) < 50
     other: dict[str, Any] = {"p_min": 65, "p_max": 95, "k1": 10, "k2": 50, "lam": 1}
     ablations: list[dict[str, Any]] = [{"statistic": name, "k1": 10, "k2": 20} for name in ("q", "c_o", "top", "q_top")]
@@ -142,8 +145,14 @@ def settings(case: Case) -> list[tuple[str, dict[str, Any]]]:
         "bfact": [{}, {"percentile": 85, "order": 3}],
         "vra": [{}, {"low": 50, "high": 90}],
         "optfs": [{}, {"form": "logits"}, {"bins": 20}],
-        "dice": [{}, {"percentile": 50}],
-        "line": [{}, {"p_w": 90, "p_a": 90, "clip": 1.0}, {"p_w": 90, "p_a": 10, "clip": 1.0}],
+        "dice": [{}, {"percentile": 50}, {"percentile": 0}],
+        "line": [
+            {},
+            {"p_w": 90, "p_a": 90, "clip": 1.0},
+            {"p_w": 90, "p_a": 10, "clip": 1.0},
+            {"p_w": 0, "p_a": 10},
+            {"p_w": 10, "p_a": 0},
+        ],
         "nnguide": [{"k": 10, "fraction": 1.0}, {"k": 25, "fraction": 1.0}],
         "knn": [{"k": 1}, {"k": 5} if few else {}],
         "mds": [{}],
