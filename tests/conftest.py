@@ -21,8 +21,12 @@ ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("ADASCALE_DATA", ROOT.parent / "shared" / "data"))
 ORACLES = DATA.parent / "oracles"
 
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"real data and networks are not at {DATA} (ADASCALE_DATA)")
-needs_oracles = pytest.mark.skipif(not ORACLES.is_dir(), reason=f"reference scores are not at {ORACLES}")
+needs_data = pytest.mark.skipif(
+    not (DATA / "networks.py").is_file(), reason=f"real data and networks are not at {DATA} (ADASCALE_DATA)"
+)
+needs_oracles = pytest.mark.skipif(
+    not (ORACLES / "manifest.json").is_file(), reason=f"reference scores are not at {ORACLES}"
+)
 
 
 def needs_precision(*names: str) -> None:
