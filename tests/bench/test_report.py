@@ -268,11 +268,11 @@ def test_wrong_calls_of_plots_are_told(run: Run) -> None:
     with pytest.raises(InputError, match="nothing to draw"):
         plots.histograms(model, ["msp"], [])
     with pytest.raises(InputError, match="ID and at least one other set"):
-        plots.q_ratios({"ninco": model.profiles["ninco"]}, SETS)
+        plots.q_ratios(dataclasses.replace(model, profiles={"ninco": model.profiles["ninco"]}))
 
 
 def test_inline_plots_take_the_colour_of_the_page(run: Run) -> None:
-    figure = plot(*plots.q_ratios(run.models[0].profiles, SETS))
+    figure = plot(*plots.q_ratios(run.models[0]))
     assert INK in figure_bytes(figure, "svg").decode()
     box, svg = inline_svg(figure, "z-")
     assert INK not in svg

@@ -24,11 +24,15 @@ class Metric(NamedTuple):
     hint: str
 
 
-FPR95 = Metric("fpr95", "FPR@95", "low", "share of ID flagged where 95 % of the OOD is caught; lower is better")
-AUROC = Metric("auroc", "AUROC", "high", "chance that an OOD image scores above an ID image; higher is better")
-FPR95_ID = Metric("fpr95_id", "FPR@95-ID", "low", "share of OOD accepted where 95 % of the ID is kept; lower is better")
-AUPR_IN = Metric("aupr_in", "AUPR-in", "high", "area under precision and recall, ID as positive; higher is better")
-AUPR_OUT = Metric("aupr_out", "AUPR-out", "high", "area under precision and recall, OOD as positive; higher is better")
+METRICS = (
+    Metric("fpr95", "FPR@95", "low", "share of ID flagged where 95 % of the OOD is caught; lower is better"),
+    Metric("auroc", "AUROC", "high", "chance that an OOD image scores above an ID image; higher is better"),
+    Metric("fpr95_id", "FPR@95-ID", "low", "share of OOD accepted where 95 % of the ID is kept; lower is better"),
+    Metric("aupr_in", "AUPR-in", "high", "area under precision and recall, ID as positive; higher is better"),
+    Metric("aupr_out", "AUPR-out", "high", "area under precision and recall, OOD as positive; higher is better"),
+)
+USUAL = METRICS[:2]
+BOTH = METRICS[:3]  # both meanings of FPR@95
 
 
 @dataclass(frozen=True)

@@ -13,20 +13,7 @@ from typing import Any
 from safetensors.torch import save_file
 
 from adascale.bench.figures import over_models
-from adascale.bench.results import (
-    AUPR_IN,
-    AUPR_OUT,
-    AUROC,
-    FPR95,
-    FPR95_ID,
-    KINDS,
-    MEANS,
-    Metric,
-    ModelRun,
-    Row,
-    Run,
-    Spectrum,
-)
+from adascale.bench.results import KINDS, MEANS, METRICS, USUAL, Metric, ModelRun, Row, Run, Spectrum
 from adascale.core.errors import InputError
 from adascale.report.csv import csv_text
 from adascale.report.document import DASH, Cell, Column, Document, Line, Table
@@ -35,8 +22,6 @@ from adascale.report.markdown import to_markdown
 from adascale.storage.atomic import write_whole
 
 FORMAT, FORMAT_VERSION = "adascale-benchmark", 1
-USUAL: tuple[Metric, ...] = (FPR95, AUROC)
-BOTH: tuple[Metric, ...] = (FPR95, AUROC, FPR95_ID)  # both meanings of FPR@95
 # Column of results.csv -> field of a row. The first are OpenOOD's.
 _COLUMNS = {
     "dataset": "dataset", "FPR@95": "fpr95", "AUROC": "auroc", "AUPR_IN": "aupr_in", "AUPR_OUT": "aupr_out",
@@ -84,23 +69,22 @@ def summary(title: str, rows: Sequence[Row], metrics: Sequence[Metric]) -> Table
 
 def per_set(rows: Sequence[Row], several: bool) -> Table:
     """ID against one OOD set: a line for each method, and for each network if there are several."""
-    columns = [Column("network", "Network")] if several else []
-    interval = Column("interval", "95 % interval", hint="of the AUROC, by bootstrap over the images")
-    metrics = (AUROC, FPR95, FPR95_ID, AUPR_IN, AUPR_OUT)
-    columns += [Column(one.field, one.title, good=one.good, hint=one.hint) for one in metrics]
-    columns.insert(1 + several, interval)
-    columns += [Column("id_images", "ID images"), Column("ood_images", "OOD images")]
-    lines = []
-    for row in rows:
-        cells = {one.field: Cell(100 * getattr(row, one.field)) for one in metrics}
-        cells |= {
-            name: Cell(getattr(row, name), text=f"{getattr(row, name):,}") for name in ("id_images", "ood_images")
-        }
-        if row.low is not None and row.high is not None:
-            cells["interval"] = Cell(100 * row.low, text=f"{100 * row.low:.2f}{DASH}{100 * row.high:.2f}")
-        lines.append(Line(row.method, cells | {"network": Cell(text=row.model)}, rivals=row.model))
+    fpr95, auroc, *others = (Column(one.field, one.title, good=one.good, hint=one.hint) for one in METRICS)
+    columns = [
+        *([Column("network", "Network")] if several else []), auroc,
+        Column("interval", "95 % interval", hint="of the AUROC, by bootstrap over the images"), fpr95, *others,
+        Column("id_images", "ID images"), Column("ood_images", "OOD images"),
+    ]  # fmt: skip
     full = ", full spectrum" if rows[0].spectrum == "full" else ""
-    return Table(f"{rows[0].dataset}{full}", columns, lines, head="method")
+    return Table(f"{rows[0].dataset}{full}", columns, [_set_line(row) for row in rows], head="method")
+
+
+def _set_line(row: Row) -> Line:
+    cells = {one.field: Cell(100 * getattr(row, one.field)) for one in METRICS} | {"network": Cell(text=row.model)}
+    cells |= {key: Cell(getattr(row, key), text=f"{getattr(row, key):,}") for key in ("id_images", "ood_images")}
+    if row.low is not None and row.high is not None:
+        cells["interval"] = Cell(100 * row.low, text=f"{100 * row.low:.2f}{DASH}{100 * row.high:.2f}")
+    return Line(row.method, cells, rivals=row.model)
 
 
 def summaries(run: Run, metrics: Sequence[Metric]) -> list[Table]:

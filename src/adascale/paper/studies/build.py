@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from adascale.bench.results import Metric, ModelRun, Row, Spectrum
-from adascale.bench.tables import USUAL, summary
+from adascale.bench.results import USUAL, Metric, ModelRun, Row, Spectrum
+from adascale.bench.tables import summary
 from adascale.paper import figures as paper
 from adascale.paper.studies.base import Block
 from adascale.report.document import Cell, Chart, Column, Line, Series

@@ -8,9 +8,8 @@ from typing import Any
 
 from adascale import detectors
 from adascale.bench.figures import figures
-from adascale.bench.results import Metric, Row, Spectrum
+from adascale.bench.results import BOTH, USUAL, Metric, Row, Spectrum
 from adascale.bench.run import Entry
-from adascale.bench.tables import BOTH, USUAL
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive
 from adascale.paper import figures as paper

@@ -12,7 +12,7 @@ from torch import Tensor
 from adascale import detectors
 from adascale.bench.diagnostics import mean_ratio
 from adascale.bench.figures import figures
-from adascale.bench.results import AUROC, FPR95, KINDS, ModelRun, Profile
+from adascale.bench.results import KINDS, USUAL, ModelRun, Profile
 from adascale.bench.run import Entry
 from adascale.core.errors import InputError
 from adascale.paper.studies.base import Block
@@ -150,7 +150,7 @@ class Separation(Study):
             columns = [
                 Column(f"{method}.{figure.field}", figure.title, method, hint=figure.hint)
                 for method in methods
-                for figure in (FPR95, AUROC)
+                for figure in USUAL
             ]
             lines = [
                 Line(
@@ -158,7 +158,7 @@ class Separation(Study):
                     {
                         f"{method}.{figure.field}": Cell(100 * getattr(rows[method, name], figure.field))
                         for method in methods
-                        for figure in (FPR95, AUROC)
+                        for figure in USUAL
                     },
                 )
                 for name in names
