@@ -17,7 +17,7 @@ from adascale.bench.suites import Suite, SuiteImages
 from adascale.core.version import __version__
 from adascale.maths import metrics
 
-FIGURES = tuple(metric.field for metric in METRICS)
+FIGURES = tuple(metric.key for metric in METRICS)
 
 
 def run_jobs(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> Run:

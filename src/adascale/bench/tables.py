@@ -13,7 +13,7 @@ from typing import Any
 from safetensors.torch import save_file
 
 from adascale.bench.figures import over_models
-from adascale.bench.results import KINDS, MEANS, METRICS, USUAL, Metric, ModelRun, Row, Run, Spectrum
+from adascale.bench.results import KINDS, MEANS, METRICS, USUAL, ModelRun, Row, Run, Spectrum
 from adascale.core.errors import InputError
 from adascale.report.csv import csv_text
 from adascale.report.document import DASH, Cell, Column, Document, Line, Table
@@ -33,12 +33,11 @@ _READ_AS = (
 )
 
 
-def group_name(spectrum: Spectrum, kind: str) -> str:
-    """The heading over the means of a kind of sets."""
-    return KINDS[kind] + (", full spectrum" if spectrum == "full" else "")
+def _spectrum(spectrum: Spectrum) -> str:
+    return ", full spectrum" if spectrum == "full" else ""
 
 
-def summary(title: str, rows: Sequence[Row], metrics: Sequence[Metric]) -> Table:
+def summary(title: str, rows: Sequence[Row], metrics: Sequence[Column]) -> Table:
     """The means over the near and the far sets, a line for each method; over several networks, their means.
 
     A method that is missing on some of the networks is not ranked, and its line says on how many it was run.
@@ -54,40 +53,41 @@ def summary(title: str, rows: Sequence[Row], metrics: Sequence[Metric]) -> Table
         for spectrum, kind in groups:
             key = (method, MEANS[kind], spectrum)
             for metric in metrics if key in values else ():
-                mean, deviation = values[key][metric.field]
+                mean, deviation = values[key][metric.key]
                 cell = Cell(100 * mean, spread=100 * deviation if counts[key] > 1 else None)
-                cells[f"{spectrum}.{kind}.{metric.field}"] = cell
+                cells[f"{spectrum}.{kind}.{metric.key}"] = cell
         whole = count == most
         lines.append(Line(method, cells, "" if whole else None, "" if whole else f"{count} of {most} networks"))
     columns = [
-        Column(f"{spectrum}.{kind}.{one.field}", one.title, group_name(spectrum, kind), one.good, hint=one.hint)
+        replace(metric, key=f"{spectrum}.{kind}.{metric.key}", group=KINDS[kind] + _spectrum(spectrum))
         for spectrum, kind in groups
-        for one in metrics
+        for metric in metrics
     ]
     return Table(title, columns, lines, head="method")
 
 
 def per_set(rows: Sequence[Row], several: bool) -> Table:
     """ID against one OOD set: a line for each method, and for each network if there are several."""
-    fpr95, auroc, *others = (Column(one.field, one.title, good=one.good, hint=one.hint) for one in METRICS)
+    fpr95, auroc, *others = METRICS
     columns = [
         *([Column("network", "Network")] if several else []), auroc,
         Column("interval", "95 % interval", hint="of the AUROC, by bootstrap over the images"), fpr95, *others,
         Column("id_images", "ID images"), Column("ood_images", "OOD images"),
     ]  # fmt: skip
-    full = ", full spectrum" if rows[0].spectrum == "full" else ""
-    return Table(f"{rows[0].dataset}{full}", columns, [_set_line(row) for row in rows], head="method")
+    return Table(
+        f"{rows[0].dataset}{_spectrum(rows[0].spectrum)}", columns, [_set_line(row) for row in rows], head="method"
+    )
 
 
 def _set_line(row: Row) -> Line:
-    cells = {one.field: Cell(100 * getattr(row, one.field)) for one in METRICS} | {"network": Cell(text=row.model)}
+    cells = {one.key: Cell(100 * getattr(row, one.key)) for one in METRICS} | {"network": Cell(text=row.model)}
     cells |= {key: Cell(getattr(row, key), text=f"{getattr(row, key):,}") for key in ("id_images", "ood_images")}
     if row.low is not None and row.high is not None:
         cells["interval"] = Cell(100 * row.low, text=f"{100 * row.low:.2f}{DASH}{100 * row.high:.2f}")
     return Line(row.method, cells, rivals=row.model)
 
 
-def summaries(run: Run, metrics: Sequence[Metric]) -> list[Table]:
+def summaries(run: Run, metrics: Sequence[Column]) -> list[Table]:
     """The summary of each network."""
     return [summary(one.model, [row for row in run.rows if row.model == one.model], metrics) for one in run.models]
 

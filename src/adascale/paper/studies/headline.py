@@ -8,7 +8,7 @@ from typing import Any
 
 from adascale import detectors
 from adascale.bench.figures import figures
-from adascale.bench.results import BOTH, USUAL, Metric, Row, Spectrum
+from adascale.bench.results import BOTH, USUAL, Row, Spectrum
 from adascale.bench.run import Entry
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive
@@ -16,6 +16,7 @@ from adascale.paper import figures as paper
 from adascale.paper.studies.base import Block
 from adascale.paper.studies.build import block, missing
 from adascale.paper.studies.setting import METHODS, TEXT_K2, Name, Setting, Study, Subject
+from adascale.report.document import Column
 
 ALL = tuple(cls.name for cls in detectors.ALL)
 PAPER = ("msp", "mls", "ebo", "react", "ash_b", "scale", "bfact", "lts", "optfs", "adascale_a", "adascale_l")
@@ -31,7 +32,7 @@ class Comparison(Study):
 
     methods: tuple[str, ...] = ALL
     table: str = "main"
-    figures: Sequence[Metric] = USUAL
+    figures: Sequence[Column] = USUAL
     spectrum: Spectrum = "ood"
     claim: bool = False
     mean_first: bool = False

@@ -148,7 +148,7 @@ class Separation(Study):
             methods = [label for label in ("scale", _SHOWN) if label in run.scores]
             rows = {(row.method, row.dataset): row for row in figures(run, intervals=False) if row.spectrum == "ood"}
             columns = [
-                Column(f"{method}.{figure.field}", figure.title, method, hint=figure.hint)
+                Column(f"{method}.{figure.key}", figure.title, method, hint=figure.hint)
                 for method in methods
                 for figure in USUAL
             ]
@@ -156,7 +156,7 @@ class Separation(Study):
                 Line(
                     set_label(run, name),
                     {
-                        f"{method}.{figure.field}": Cell(100 * getattr(rows[method, name], figure.field))
+                        f"{method}.{figure.key}": Cell(100 * getattr(rows[method, name], figure.key))
                         for method in methods
                         for figure in USUAL
                     },
