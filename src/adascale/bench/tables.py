@@ -99,7 +99,7 @@ def for_terminal(run: Run, model: ModelRun) -> Table:
     return _short(summary(title, [row for row in run.rows if row.model == model.model], USUAL))
 
 
-def as_document(run: Run) -> Document:
+def run_document(run: Run) -> Document:
     """A table for each network, and one for all of them if there are several."""
     tables = summaries(run, USUAL)
     if len(tables) > 1:
@@ -123,7 +123,7 @@ def _short(table: Table) -> Table:
 def write_results(run: Run, folder: Path) -> list[Path]:
     """``results.csv``, ``results.json``, ``tables.md``, ``tables.tex`` and ``scores.safetensors``."""
     folder.mkdir(parents=True, exist_ok=True)
-    document = as_document(run)
+    document = run_document(run)
     texts = {
         "results.csv": csv_text(map(_record, run.rows), ["model", "method", *_COLUMNS]),
         "results.json": json.dumps(as_json(run), indent=1, allow_nan=False) + "\n",
