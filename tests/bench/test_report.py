@@ -96,7 +96,7 @@ def made_up_table(good: Literal["low", "high"], rivals: str = "aaaaa") -> Table:
 
 
 def classes(table: Table) -> list[str]:
-    text = pages.page("studies.html", notice=[], documents={"s": Document("d", [table])}, about={"s": {"command": "c"}})
+    text = pages.page("studies.html", notice=[], documents={"s": Document("d", [table])}, about={"s": {}})
     return re.findall(r'<td class="([^"]*)"', text)
 
 

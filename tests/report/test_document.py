@@ -35,7 +35,7 @@ def printed(table: object) -> str:
 
 
 def page(table: Table) -> str:
-    return html.page("studies.html", notice=[], documents={"s": Document("d", [table])}, about={"s": {"command": "c"}})
+    return html.page("studies.html", notice=[], documents={"s": Document("d", [table])}, about={"s": {}})
 
 
 def test_every_form_has_the_same_figures() -> None:
