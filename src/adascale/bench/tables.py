@@ -103,7 +103,8 @@ def run_document(run: Run) -> Document:
     """A table for each network, and one for all of them if there are several."""
     tables = summaries(run, USUAL)
     if len(tables) > 1:
-        tables.append(summary(f"mean and deviation over {len(tables)} networks", run.rows, USUAL))
+        mean = summary(f"mean and deviation over {len(tables)} networks", run.rows, USUAL)
+        tables.append(replace(mean, lines=[_with_deviation(line) for line in mean.lines]))
     notes = [_READ_AS]
     for model in run.models:
         sizes = ", ".join(f"{name} {info.images} ({info.kind})" for name, info in model.sets.items())
@@ -112,6 +113,11 @@ def run_document(run: Run) -> Document:
     if note := run.reproduce.get("suite", {}).get("note"):
         notes.append(note)
     return Document(run.suite, [_short(table) for table in tables], notes)
+
+
+def _with_deviation(line: Line) -> Line:
+    """In these files the deviation of a single network is 0, not left out."""
+    return replace(line, cells={key: replace(cell, spread=cell.spread or 0.0) for key, cell in line.cells.items()})
 
 
 def _short(table: Table) -> Table:
