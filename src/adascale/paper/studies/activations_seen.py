@@ -12,9 +12,8 @@ from torch import Tensor
 
 from adascale import detectors
 from adascale.bench.diagnostics import mean_ratio
-from adascale.bench.results import KINDS, ModelRun, Profile
+from adascale.bench.results import KINDS, USUAL, ModelRun, Profile
 from adascale.bench.run import Entry
-from adascale.bench.tables import USUAL
 from adascale.core.errors import InputError
 from adascale.paper.studies.base import Block
 from adascale.paper.studies.build import missing
@@ -140,11 +139,11 @@ class Separation(ProfileStudy):
         names = [name for name in names if run.sets[name].kind != "shifted"]
         methods = [label for label in ("scale", _ADASCALE) if label in run.scores]
         rows = {(row.method, row.dataset): row for row in figures_of(run) if row.spectrum == "ood"}
-        shown = {f"{method}.{figure.field}": (method, figure) for method in methods for figure in USUAL}
+        shown = {f"{method}.{figure.key}": (method, figure) for method in methods for figure in USUAL}
         columns = [Column(key, figure.title, method, hint=figure.hint) for key, (method, figure) in shown.items()]
         lines = []
         for name in names:
-            shares_of = {key: getattr(rows[method, name], figure.field) for key, (method, figure) in shown.items()}
+            shares_of = {key: getattr(rows[method, name], figure.key) for key, (method, figure) in shown.items()}
             lines.append(Line(set_label(run, name), {key: Cell(100 * share) for key, share in shares_of.items()}))
         return Block(title, columns, lines, [_histogram(run, method, name) for name in names for method in methods])
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from adascale import detectors
+from adascale.bench.results import BOTH
 from adascale.bench.run import Entry
-from adascale.bench.tables import BOTH
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive
 from adascale.paper.studies.experiment import ADASCALE, TEXT_K2, AdaScaleName, Experiment, Subject
