@@ -204,7 +204,7 @@ def test_fine_tuning_starts_from_the_weights(place: Path, monkeypatch: pytest.Mo
         (("--loss", "adversarial", "--eps", "3"), "eps=3.0"),
         (("--width", "0.5"), "--width 0.5 is for adascale:"),
         (("--model", "adascale:vgg"), "has no network 'vgg'"),
-        (("--model", "hf:some/where"), "--init pretrained"),
+        (("--model", "hf:some/where"), "pretrained"),
         (("--precision", "fp16", "--device", "cpu"), "needs a CUDA GPU"),
     ],
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +12,8 @@ from adascale.core.errors import InputError
 from adascale.images.loader import load_batches
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
+from adascale.network.heads import logits_in
+from adascale.network.running import borrowed
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class PGD:
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + part)
         start = torch.rand(images.shape, generator=generator, dtype=torch.float32).to(images) * 2 - 1
         moved = (images + start * eps).clamp(lowest, highest)
-        with _judging(model):
+        with borrowed(model):
             for _ in range(self.steps):
                 leaf = moved.detach().requires_grad_()
                 with torch.enable_grad():
@@ -85,29 +85,18 @@ def robust_accuracy(
 
 
 def logits_of(output: object) -> Tensor:
-    """The logits in what a network returns: the tensor itself, or ``.logits`` (Hugging Face)."""
-    found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-    if not isinstance(found, Tensor) or found.ndim != 2:
+    """The logits in what a network returns: the one (N, classes) tensor, or the one called ``logits``."""
+    found = logits_in(output)
+    if len(found) != 1:
         raise InputError(
             f"The network returns {type(output).__name__}; training needs one (N, classes) tensor of logits."
         )
-    return found
+    return found[0]
 
 
 def _right(model: nn.Module, images: Tensor, labels: Tensor) -> int:
-    with _judging(model), torch.no_grad():
+    with borrowed(model), torch.no_grad():
         return int((logits_of(model(images)).argmax(1) == labels).sum())
-
-
-@contextmanager
-def _judging(model: nn.Module) -> Iterator[None]:
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
 
 
 def _column(values: tuple[float, ...], like: Tensor) -> Tensor:

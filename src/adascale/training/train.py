@@ -21,6 +21,7 @@ from adascale.images.loader import load_batches
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
+from adascale.network.running import borrowed
 from adascale.training import checkpoint
 from adascale.training.attack import PGD, accuracy, logits_of
 from adascale.training.augment import check_labels, epoch_images
@@ -268,14 +269,15 @@ class Training:
     def _counted(self, sample: Tensor) -> int:
         """The network's classes, which must be as many as asked for."""
         self.network.eval()
-        try:
-            with torch.no_grad():
+        with borrowed(self.network), torch.no_grad():
+            try:
                 classes = logits_of(self.network(sample)).shape[1]
-        except _UNFIT as error:
-            shape, reason = "x".join(map(str, sample.shape[1:])), (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(
-                f"The network does not take images of {shape} ({reason}); see --size and --crop."
-            ) from error
+            except _UNFIT as error:
+                shape = "x".join(map(str, sample.shape[1:]))
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                raise InputError(
+                    f"The network does not take images of {shape} ({reason}); see --size and --crop."
+                ) from error
         if self.classes not in (None, classes):
             raise InputError(f"The network has {classes} classes and {self.classes} were asked for; leave that out.")
         return classes
