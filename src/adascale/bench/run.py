@@ -222,13 +222,9 @@ def infinite(scores: Mapping[str, Tensor]) -> str:
 
 def tested(images: SuiteImages) -> dict[str, tuple[Kind, ImageSet]]:
     """The sets that are scored, ID first."""
-    groups: tuple[tuple[Kind, Mapping[str, ImageSet]], ...] = (
-        ("id", {"id": images.id}),
-        ("shifted", images.shifted),
-        ("near", images.near),
-        ("far", images.far),
-    )
-    return {name: (kind, found) for kind, group in groups for name, found in group.items()}
+    groups: dict[Kind, Mapping[str, ImageSet]] = {"id": {"id": images.id}, "shifted": images.shifted}
+    groups |= {"near": images.near, "far": images.far}
+    return {name: (kind, found) for kind, group in groups.items() for name, found in group.items()}
 
 
 def _examples(

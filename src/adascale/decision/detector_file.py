@@ -155,19 +155,21 @@ class NetworkIdentity:
 
     def _prove(self, file: DetectorFile) -> None:
         classifier, network, saved = self.classifier, file.record["network"], file.record["head"]
-        given = type(classifier.model).__name__
-        fitted = f"{file.path} was fitted on a {network['class']} with the head {saved['name']!r}"
-        advice = "Load it with the network it was fitted on, or fit again."
+        given, before, precision = type(classifier.model).__name__, classifier.precision, network.get("precision")
+
+        def refusal(reason: str) -> DetectorFileError:
+            fitted = f"{file.path} was fitted on a {network['class']} with the head {saved['name']!r}"
+            return DetectorFileError(f"{fitted}{reason}. Load it with the network it was fitted on, or fit again.")
+
         if classifier.head_name not in (None, saved["name"]):
-            raise DetectorFileError(f"{fitted}; this one is used with the head {classifier.head_name!r}. {advice}")
+            raise refusal(f"; this one is used with the head {classifier.head_name!r}")
         if saved["name"] not in dict(classifier.model.named_modules()):
-            raise DetectorFileError(f"{fitted}; this {given} has no such layer. {advice}")
+            raise refusal(f"; this {given} has no such layer")
         if self.fingerprint != network["fingerprint"]:
-            raise DetectorFileError(f"{fitted}; this {given} has other layers, weights or precision. {advice}")
-        precision, before = network.get("precision"), classifier.precision
+            raise refusal(f"; this {given} has other layers, weights or precision")
         if before != precision and (before is not None or classifier.head_name is not None):
             ran, runs = (name or "full precision" for name in (precision, before))
-            raise DetectorFileError(f"{fitted} in {ran}; this one runs in {runs}. {advice}")
+            raise refusal(f" in {ran}; this one runs in {runs}")
         classifier.precision = precision
         try:
             classifier.adopt(saved["name"])
@@ -176,13 +178,11 @@ class NetworkIdentity:
                 try:
                     features, _ = classifier.locate(images).forward(images)
                 except HeadNotFoundError as error:
-                    raise DetectorFileError(f"{fitted}; in this {given} it is not the head. {advice}") from error
+                    raise refusal(f"; in this {given} it is not the head") from error
                 if not alike(features, file.tensors["probe.features"], 0.02):
-                    raise DetectorFileError(
-                        f"{fitted}; this {given} has its weights, but computes something else. {advice}"
-                    )
+                    raise refusal(f"; this {given} has its weights, but computes something else")
             if classifier.head.fingerprint() != saved["fingerprint"]:
-                raise DetectorFileError(f"{fitted}; the head of this {given} has other weights. {advice}")
+                raise refusal(f"; the head of this {given} has other weights")
         except DetectorFileError:
             classifier.precision = before
             raise

@@ -147,11 +147,9 @@ class Extracted:
         """All outputs in memory, with one copy of them at any time."""
         if not len(self):
             raise InputError("There is nothing to load: no image of the set could be read.")
-        whole: Outputs | None = None
-        start = 0
+        start, whole = 0, None
         for outputs in self.shards():
-            if whole is None:
-                whole = _room_for(outputs, len(self))
+            whole = _room_for(outputs, len(self)) if whole is None else whole
             for mine, theirs in zip(_tensors(whole), _tensors(outputs), strict=True):
                 mine[start : start + len(outputs)] = theirs
             start += len(outputs)
