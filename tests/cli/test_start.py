@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from adascale.cli.main import in_flags
-from tests.shell import inside
+from tests.shell import inside, run
 
 METHOD = '''
 from dataclasses import dataclass
@@ -65,6 +65,8 @@ except SystemExit as error:
 def test_messages_of_the_library_are_put_in_the_words_of_the_shell() -> None:
     assert in_flags("batch_size=0; it must be above 0.") == "--batch-size 0; it must be above 0."
     assert in_flags("Pass head='fc' or compiled=True.") == "Pass --head fc or --compile."
+    assert in_flags("Pass method=detectors.get('a.py:B').") == "Pass --method a.py:B."
+    assert in_flags("Pass load(..., method=) for a class") == "Pass --method for a class"
     assert in_flags("p_max=101 is above 100") == "p_max=101 is above 100"
     assert in_flags("use --set scale.percentile=80, a.alpha=3") == "use --set scale.percentile=80, a.alpha=3"
 
@@ -94,5 +96,10 @@ def test_a_method_in_a_file_is_fitted_scored_and_compared(
     (place / "id" / "00.png").rename(place / "near" / "00.png")
     own = ["--id", place / "id", "--near", place / "near", "--model", model, "--no-report"]
     assert inside(monkeypatch, "bench", *own, "--methods", f"{mine},ebo", "--out", place / "o", "--json") == 0
-    assert inside(monkeypatch, "fit", place / "id", "--model", model, "--method", mine, "-o", place / "d.st") == 0
-    assert "mine" in capsys.readouterr().out
+    assert inside(monkeypatch, "tune", "--id", place / "id", "--model", model, "--method", mine) == 2
+    assert "mine" in capsys.readouterr().err
+    fitted = run(place, "fit", "id", "--model", "nets.py:Net", "--method", "mine.py:Mine", "-o", "d.st")
+    assert (fitted.returncode, "Mine" in fitted.stdout) == (0, True), fitted.stderr
+    refused = run(place, "score", "id", "-d", "d.st")
+    assert (refused.returncode, f"--method {place / 'mine.py'}:Mine" in refused.stderr) == (2, True)
+    assert run(place, "score", "id", "-d", "d.st", "--method", "mine.py:Mine").stdout.count("\n") == 30

@@ -19,6 +19,7 @@ from adascale.cli.console import end, resumable, say
 from adascale.cli.images import suite_images, tuning_images
 from adascale.cli.networks import networks
 from adascale.core.errors import InputError
+from adascale.core.extras import optional
 from adascale.core.folders import cache_folder
 from adascale.decision.tuning import FEWEST_IMAGES
 from adascale.detectors.configure import configured
@@ -28,6 +29,8 @@ from adascale.storage.rows import write_csv
 
 def bench(given: Bench) -> None:
     """Run every method on every network, write the tables and the report, print the table."""
+    if given.report:
+        optional("matplotlib", "report")  # before the work, not after it
     suite, images = suite_images(given.suite, given)
     entries = list(options.entries(given.methods or ["all"], given.setting or [], given.preset, given.tune))
     if given.tune == "ood" and not images.ood_val:
@@ -58,6 +61,8 @@ def bench(given: Bench) -> None:
 
 def tune(given: Tune) -> None:
     """Search one method's parameters on one network and print the best points."""
+    if given.out is not None and not given.out.parent.is_dir():
+        raise InputError(f"--out {given.out}: there is no folder {given.out.parent}; make it first.")
     images = tuning_images(given.suite, given, given.ood_val)
     name = detectors.get(given.method).name
     fixed = options.settings({name: given.method}, given.setting or [], None)[name]

@@ -5,58 +5,29 @@ Nothing here imports PyTorch, so that ``--help`` and a mistyped call answer at o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 from typer import Argument, Option
 
 from adascale.bench import SUITES
-from adascale.cli.groups import (
-    Command,
-    Compiled,
-    Device,
-    ImageOptions,
-    Images,
-    NetworkOptions,
-    NetworksOptions,
-    PassOptions,
-    PreprocessOptions,
-    Results,
-    Root,
-    Settings,
-    SuiteName,
-    SuiteOptions,
-    Texts,
-    Workers,
-    check_exists,
-    check_folder,
-    check_images,
-    check_run,
-    command,
-    method_names,
-)
-from adascale.core.errors import InputError
-from adascale.core.extras import optional
+from adascale.cli import checks, groups
+from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights
 
 
-@command("fit")
-@dataclass(frozen=True, kw_only=True)
-class Fit(NetworkOptions, PreprocessOptions, PassOptions, Command):
+class Fit(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module="fit"):
     """Learn from in-distribution images and write a detector file."""
 
-    images: Images
-    output: Annotated[
-        Path, Option("--output", "-o", help="The detector file to write; a folder of them for several methods.")
-    ]
-    weights: Annotated[Path | None, Option(help="Weights file: .safetensors, or a .pth state dict.")] = None
-    method: Annotated[Texts, Option(help="See adascale methods; file.py:Class; repeatable, or all.")] = None
-    setting: Annotated[
-        Texts, Option("--set", help="A parameter: p_max=90; with several methods: scale.percentile=80.")
+    images: groups.Images
+    output: Annotated[Path, Option("--output", "-o", help="Detector file; a folder for several methods.")]
+    weights: Weights = None
+    method: Annotated[
+        Texts, Option(help="See adascale methods, or file.py:Class; repeatable.", callback=checks.methods)
     ] = None
+    setting: Annotated[Texts, Option("--set", help="A parameter: p_max=90, scale.percentile=80.")] = None
     preset: Annotated[str | None, Option(help="The paper's setting, e.g. imagenet/resnet-50.")] = None
     train: Annotated[
-        str | None, Option(help="Training images (labels: list or .npz) for methods that learn from them.")
+        str | None, Option(help="Training images, for methods that learn from them.", callback=checks.images)
     ] = None
     tune: Annotated[
         bool | None,
@@ -67,82 +38,66 @@ class Fit(NetworkOptions, PreprocessOptions, PassOptions, Command):
     ] = None
     alpha: Annotated[float, Option(help="Share of in-distribution images that may be flagged.")] = 0.05
     split_seed: Annotated[int, Option(help="Seed of the split into fitting and calibration images.")] = 0
-    root: Root = None
-    precision: Annotated[
-        str | None, Option(help="bf16 or fp16: faster where the hardware has it, scores change a bit.")
-    ] = None
-    compiled: Compiled = False
+    root: groups.Root = None
+    precision: Annotated[str | None, Option(help="bf16 or fp16: faster on some hardware; scores change slightly.")] = (
+        None
+    )
+    compiled: groups.Compiled = False
     draft: Annotated[bool, Option("--draft", help="Decode large JPEGs at a fraction of their size: faster.")] = False
 
-    def check(self) -> None:
-        method_names(self.method or ["adascale_a"])
-        for path in filter(None, (self.images, self.train)):
-            check_images(path)
 
-
-@command("fit")
-@dataclass(frozen=True, kw_only=True)
-class Score(PassOptions, Command):
+class Score(PassOptions, Command, module="fit"):
     """Score, p-value and decision for each image."""
 
-    images: Images
+    images: groups.Images
     detector: Annotated[
-        list[Path], Option("--detector", "-d", help="A file written by adascale fit, or a folder of them.")
+        list[Path],
+        Option("--detector", "-d", help="Detector file, or a folder of them.", callback=checks.detector_files),
     ]
     output: Annotated[
-        Path | None, Option("--output", "-o", help="scores.csv, .jsonl or .parquet [default: CSV on stdout].")
+        Path | None, Option("--output", "-o", help="scores.csv, .jsonl or .parquet [default: stdout].")
     ] = None
-    decide: Annotated[
-        bool, Option("--decide", help="Only the decisions, the same ones, at about the price of a forward pass.")
-    ] = False
+    decide: Annotated[bool, Option("--decide", help="Only the decisions, at about the price of a forward pass.")] = (
+        False
+    )
     model: Annotated[str | None, Option(help="The network, if it moved since fit.")] = None
-    weights: Annotated[Path | None, Option(help="Weights file: .safetensors, or a .pth state dict.")] = None
+    weights: Weights = None
     method: Annotated[
-        Texts, Option(help="file.py:Class of a method of your own that a detector was fitted with; repeatable.")
+        Texts, Option(help="file.py:Class of your own method, if a detector has one.", callback=checks.methods)
     ] = None
-    root: Root = None
-    device: Device = "auto"
-    compiled: Compiled = False
-
-    def check(self) -> None:
-        check_images(self.images)
-        for path in self.detector:
-            check_exists(path, "detector file", "make one with adascale fit")
-        method_names(self.method or [])
+    root: groups.Root = None
+    device: groups.Device = "auto"
+    compiled: groups.Compiled = False
 
 
-@command("bench")
-@dataclass(frozen=True, kw_only=True)
-class Bench(NetworksOptions, SuiteOptions, PassOptions, Command):
+class Bench(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="bench"):
     """Compare methods on a suite: every method from one network pass per image (and one per view), in one table."""
 
-    suite: SuiteName = None
-    out: Results = Path("adascale-bench")
-    methods: Annotated[Texts, Option(help="Names or file.py:Class, repeatable or with commas [default: all].")] = None
-    setting: Settings = None
+    suite: groups.SuiteName = None
+    out: groups.Results = Path("adascale-bench")
+    methods: Annotated[
+        Texts, Option(help="Names or file.py:Class, repeatable or with commas [default: all].", callback=checks.methods)
+    ] = None
+    setting: groups.Settings = None
     preset: Annotated[str | None, Option(help="Also run the paper's setting, e.g. imagenet/resnet-50.")] = None
     tune: Annotated[
         Literal["none", "self", "ood"],
         Option(help="Also run tuned methods: on outliers made from the ID images, or on the suite's OOD-val."),
     ] = "none"
 
-    def check(self) -> None:
-        method_names(self.methods or ["all"])
-        check_run(self.suite, self, self.out)
 
-
-@command("bench")
-@dataclass(frozen=True, kw_only=True)
-class Tune(NetworksOptions, ImageOptions, PassOptions, Command):
+class Tune(groups.NetworksOptions, groups.ImageOptions, PassOptions, Command, module="bench"):
     """Choose a method's parameters on ID images alone, or with OOD validation images, as OpenOOD does."""
 
-    suite: SuiteName = None
-    method: Annotated[str, Option(help="See adascale methods, or file.py:Class.")] = "adascale_a"
+    suite: groups.SuiteName = None
+    method: Annotated[str, Option(help="See adascale methods, or file.py:Class.", callback=checks.methods)] = (
+        "adascale_a"
+    )
     grid: Annotated[
         str | None,
         Option(help="one-knob, paper, pairs, or 'p_min=60,65 p_max=80,85' [default: the method's search space]."),
     ] = None
-    setting: Settings = None
+    setting: groups.Settings = None
     by: Annotated[
         Literal["self", "ood"] | None,
         Option(help="Judge by outliers made from the ID images, or by OOD-val [default: ood where there is any]."),
@@ -150,51 +105,35 @@ class Tune(NetworksOptions, ImageOptions, PassOptions, Command):
     ood_val: Annotated[Texts, Option(help="NAME=PATH of OOD validation images; repeatable.")] = None
     out: Annotated[Path | None, Option("--out", "-o", help="CSV file for every point and its AUROC.")] = None
 
-    def check(self) -> None:
-        method_names([self.method])
-        check_run(self.suite, self, None)
-        if self.out is not None:
-            check_exists(self.out.parent, "folder", f"make it first (--out {self.out})")
 
-
-@command("bench")
-@dataclass(frozen=True, kw_only=True)
-class Compare(Command):
+class Compare(Command, module="bench"):
     """Two benchmarks side by side: what moved, what was set differently."""
 
-    first: Annotated[Path, Argument(help="The results folder of a benchmark.")]
-    second: Annotated[Path, Argument(help="Another one.")]
+    first: Annotated[Path, Argument(help="The results folder of a benchmark.", callback=checks.results)]
+    second: Annotated[Path, Argument(help="Another one.", callback=checks.results)]
     every_set: Annotated[bool, Option("--all", help="Every set, not only the means.")] = False
 
-    def check(self) -> None:
-        for path in (self.first, self.second):
-            check_exists(path, "folder", "give the --out folders of two adascale bench runs")
 
-
-@command("study")
-@dataclass(frozen=True, kw_only=True)
-class Study(NetworksOptions, SuiteOptions, PassOptions, Command):
+class Study(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="study"):
     """Run the paper's tables and figures, with the published values beside ours; NAME is one of `study list`."""
 
     names: Annotated[list[str], Argument(metavar="NAME...", help="Studies, all, or list to see what there is.")]
     suite: Annotated[
-        str | None, Option(help=f"{', '.join(SUITES)}, or a TOML file [default: digits, without --model and --id].")
+        str | None,
+        Option(
+            help=f"{', '.join(SUITES)}, or a TOML file [default: digits, without --model and --id].",
+            callback=checks.suite,
+        ),
     ] = None
     preset: Annotated[
-        Texts, Option(help="What the paper calls the network, e.g. imagenet/resnet-50; one, or one for each network.")
+        Texts,
+        Option(help="What the paper calls the network, e.g. imagenet/resnet-50; one, or one for each network."),
     ] = None
-    out: Results = Path("adascale-study")
-    setting: Settings = None
-
-    def check(self) -> None:
-        if self.suite is None and self.id_images is None and self.model:
-            raise InputError("--model without images; give --suite, or --id with --near or --far.")
-        if self.names != ["list"]:
-            check_run(self.suite, self, self.out)
+    out: groups.Results = Path("adascale-study")
+    setting: groups.Settings = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecipeOptions:
+class RecipeOptions(groups.Options):
     """What differs from the recipe of the loss."""
 
     loss: Annotated[Literal["cross-entropy", "ish", "adversarial"], Option(help="What is minimised.")] = "cross-entropy"
@@ -218,20 +157,24 @@ class RecipeOptions:
     ] = 1.0
 
 
-@command("train")
-@dataclass(frozen=True, kw_only=True)
-class Train(NetworkOptions, PreprocessOptions, RecipeOptions, Command):
+class Train(groups.NetworkOptions, PreprocessOptions, RecipeOptions, Command, module="train"):
     """Train a network: cross-entropy, ISH or adversarial. The same command resumes where an interrupted one stopped.
 
     Several GPUs: torchrun --nproc-per-node 4 -m adascale train ... (needs the extra train).
     """
 
     data: Annotated[
-        str, Option(help="Folder with a subfolder for each class, image list with labels, or .npz with labels.")
+        str,
+        Option(
+            help="Folder with a subfolder for each class, image list with labels, or .npz with labels.",
+            callback=checks.images,
+        ),
     ]
-    out: Annotated[Path, Option("--out", "-o", help="Folder for the weights.")] = Path("adascale-train")
-    val: Annotated[str | None, Option(help="Images like --data, for the accuracy after each epoch.")] = None
-    root: Root = None
+    out: Annotated[Path, Option("--out", "-o", help="Folder for the weights.", callback=checks.folder)] = Path(
+        "adascale-train"
+    )
+    val: Annotated[str | None, Option(help="Images like --data, for the accuracy.", callback=checks.images)] = None
+    root: groups.Root = None
     init: Annotated[
         str | None, Option(help="Weights file to start from, or pretrained for the source's own [default: random].")
     ] = None
@@ -242,59 +185,35 @@ class Train(NetworkOptions, PreprocessOptions, RecipeOptions, Command):
         Literal["auto", "fp32", "bf16", "fp16"], Option(help="auto: bf16 or fp16 on a GPU, fp32 on a CPU.")
     ] = "auto"
     save_every: Annotated[float, Option(min=0, help="Minutes between checkpoints within an epoch.")] = 10.0
-    workers: Workers = None
-
-    def check(self) -> None:
-        check_folder("--out", self.out)
-        for path in filter(None, (self.data, self.val)):
-            check_images(path)
+    workers: groups.Workers = None
 
 
-@command("describe")
-@dataclass(frozen=True, kw_only=True)
-class Methods(Command):
+class Methods(Command, module="describe"):
     """List the methods; with a NAME, its definition, parameters and search space."""
 
     name: Annotated[str | None, Argument(help="One method, in full: its name or file.py:Class.")] = None
 
 
-@command("describe")
-@dataclass(frozen=True, kw_only=True)
-class Check(Command):
+class Check(Command, module="describe"):
     """Check that a method of your own keeps the contract of every method; exit code 2 if it does not."""
 
     method: Annotated[str, Argument(help="path/to/file.py:Class, or a name.")]
 
 
-@command("describe")
-@dataclass(frozen=True, kw_only=True)
-class Env(Command):
+class Env(Command, module="describe"):
     """Versions, devices, precisions and the cache of this installation, for bug reports."""
 
 
-@command("describe")
-@dataclass(frozen=True, kw_only=True)
-class Inspect(Command):
+class Inspect(Command, module="describe"):
     """Show what a detector file holds."""
 
-    file: Annotated[Path, Argument(help="A detector file.")]
-
-    def check(self) -> None:
-        check_exists(self.file, "detector file", "make one with adascale fit")
+    file: Annotated[Path, Argument(help="A detector file.", callback=checks.detector_file)]
 
 
-@command("demo")
-@dataclass(frozen=True, kw_only=True)
-class Demo(Command):
+class Demo(Command, module="demo"):
     """The main job, offline, in about a minute: train a small network, fit every method, compare, decide."""
 
-    out: Annotated[Path, Option(help="Folder for the detector, the network and example images.")] = Path(
-        "adascale-demo"
+    out: Annotated[Path, Option(help="Folder for everything.", callback=checks.folder)] = Path("adascale-demo")
+    method: Annotated[Texts, Option(help="Only these methods [default: all]; repeatable.", callback=checks.methods)] = (
+        None
     )
-    method: Annotated[Texts, Option(help="Only these methods [default: all]; repeatable.")] = None
-
-    def check(self) -> None:
-        method_names(self.method or ["all"])
-        check_folder("--out", self.out)
-        for module in ("sklearn", "matplotlib"):
-            optional(module, "demo")

@@ -28,9 +28,10 @@ from adascale.bench.page import write_report
 from adascale.bench.results import Run
 from adascale.bench.run import Entry, Job, Network
 from adascale.bench.suites import load_suite, open_suite
+from adascale.cli.checks import method_names
 from adascale.cli.commands import Demo
 from adascale.cli.console import say
-from adascale.cli.groups import method_names
+from adascale.core.extras import optional
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.batches import Passes
 from adascale.images.preprocess import Preprocess
@@ -41,6 +42,8 @@ from adascale.report.terminal import compact
 
 def demo(given: Demo) -> None:
     """Train, fit, decide, compare. Verdicts and table go to stdout, the report to the folder."""
+    for module in ("sklearn", "matplotlib"):
+        optional(module, "demo")
     began, out = time.monotonic(), given.out
     data, preprocess = digits.load_digits(), Preprocess(**digits.PREPROCESS)
 

@@ -62,7 +62,16 @@ def env(given: Env) -> None:
     """Print what a bug report should contain."""
     from adascale.core import environment
 
-    _print(environment.facts(), given.as_json)
+    found = environment.facts()
+    if given.as_json:
+        print(json.dumps(found))
+        return
+    table = plain_table()
+    for section, entries in found.items():
+        table.add_row(section)
+        for name, value in entries.items():
+            table.add_row(f"  {name}", value)
+    Console(highlight=False).print(table)
 
 
 def inspect(given: Inspect) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 from adascale import detectors
 from adascale.cli import networks, options
+from adascale.cli.checks import method_names
 from adascale.cli.commands import Fit, Score
 from adascale.cli.console import end, resumable, say
-from adascale.cli.groups import method_names
 from adascale.core.errors import InputError
 from adascale.decision import folders
 from adascale.decision.detector_file import read_detectors

@@ -57,4 +57,6 @@ def in_flags(message: str) -> str:
             return found[0]
         return f"{FLAGS[name]} {value}" if value not in ("", "True") else FLAGS[name]
 
+    message = re.sub(r"load\(\.\.\., (\w+=)\)", r"\1", message)
+    message = re.sub(r"=detectors\.get\(('[^']*')\)", r"=\1", message)
     return re.sub(r"(?<![\w.-])(?P<name>[a-z_]+)=(?P<value>'[^']*'|\"[^\"]*\"|[^\s,;()]*[^\s,;().:]|)", flag, message)

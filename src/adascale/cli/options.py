@@ -8,7 +8,8 @@ from typing import Any
 
 from adascale import detectors
 from adascale.bench.run import Entry
-from adascale.cli.groups import PreprocessOptions, method_names
+from adascale.cli.checks import method_names
+from adascale.cli.groups import PreprocessOptions
 from adascale.core.errors import InputError
 from adascale.decision.tuning import GRIDS, Judge, Point, grid
 from adascale.detectors import Detector

@@ -17,6 +17,7 @@ from adascale.cli.console import end, plain_table, resumable, say
 from adascale.cli.images import suite_images
 from adascale.cli.networks import networks
 from adascale.core.errors import InputError
+from adascale.core.extras import optional
 from adascale.core.folders import cache_folder
 from adascale.detectors.configure import configured
 from adascale.paper import published as paper
@@ -33,6 +34,10 @@ def study(given: Study) -> None:
     if given.names == ["list"]:
         _list(given.as_json)
         return
+    if given.report:
+        optional("matplotlib", "report")  # before the work, not after it
+    if given.model and given.suite is None and given.id_images is None:
+        raise InputError("--model without images; give --suite, or --id with --near or --far.")
     everything, suite = "all" in given.names, given.suite or (None if given.id_images else "digits")
     named = [studies.get(name) for name in dict.fromkeys(given.names) if name != "all"]  # refuses an unknown name
     places: list[paper.Place | None] = [paper.place(text) for text in given.preset or []] or [None]
