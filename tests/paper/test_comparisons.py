@@ -87,3 +87,9 @@ def test_what_goes_with_one_method_only(experiment: Experiment) -> None:
     assert studies.get("lambda").run(here).blocks
     with pytest.raises(InputError, match="adascale_l: p_min=82 is above p_max=80"):
         studies.get("cifar").run(here)
+
+
+def test_what_contradicts_the_defaults_is_refused_without_a_preset(experiment: Experiment) -> None:
+    here = replace(experiment, given={"p_min": 88})
+    with pytest.raises(InputError, match="adascale_a: p_min=88 is above p_max=85"):
+        studies.get("cifar").run(here)

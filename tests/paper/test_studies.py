@@ -85,7 +85,7 @@ def test_every_figure_of_the_paper_has_its_place(experiment: Experiment, name: s
     """The rows of a study are called as those of the paper's tables: no figure is left without a row."""
     here, place = named(experiment, name), paper.place(name)
     for study in studies.ALL:
-        table = study.table if isinstance(study, MethodComparison) else study.name
+        table = (study.table if isinstance(study, MethodComparison) else "") or study.name
         wanted = [line for line in paper.lines("figures") if (line["table"], line["network"]) == (table, place.network)]
         if not wanted or not isinstance(study, MethodComparison | Variation | Joint):
             continue

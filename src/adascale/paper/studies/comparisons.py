@@ -55,8 +55,8 @@ class MethodComparison(NetworkTables):
     def _adascale_lines(
         self, experiment: Experiment, subject: Subject, name: AdaScaleName
     ) -> Iterator[tuple[Entry, str]]:
+        own, papers = (experiment.adascale(subject, name, plain=plain) for plain in (False, True))
         if subject.place is not None:
-            own, papers = (experiment.adascale(subject, name, plain=plain) for plain in (False, True))
             yield _preset_line(name, "preset", own, papers)
             if self.claim:
                 yield _preset_line(name, f"k2={TEXT_K2} %", replace(own, k2=TEXT_K2), replace(papers, k2=TEXT_K2))
