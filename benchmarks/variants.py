@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from adascale import Classifier, OODDetector, Preprocess
+from adascale.core.precisions import RUNS, answer
 from adascale.core.timing import interleaved
 from adascale.images.loader import load_batches
 from adascale.images.sources import find_images
@@ -30,12 +32,18 @@ COMPILED: dict[str, dict[str, Any]] = {"compiled=True": {"compiled": True}}
 
 
 def options(subject: Subject, repeats: int, variants: dict[str, dict[str, Any]] = VARIANTS) -> Iterator[Ratio]:
-    """The full score with trivial pixels, each option against none; fitted with the option, as a user would."""
+    """The full score with trivial pixels, each option against none; fitted with the option, as a user would.
+
+    A precision that does not run on this processor is left out, with a line on stderr.
+    """
     images = torch.cat([subject.known[:64], subject.unknown[:64]])
     batch = images[: subject.batch]
     usual = _fitted(subject, {})
     known = usual(images)
     for name, option in variants.items():
+        if "precision" in option and (reason := answer(option["precision"])) != RUNS:
+            print(f"{name} is left out: {reason}", file=sys.stderr)
+            continue
         detector = _fitted(subject, option)
         found = detector(images)
         flips = int((found.is_ood != known.is_ood).sum())

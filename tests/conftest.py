@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,60 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from adascale import Head, Outputs, View
+from adascale.core import precisions
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("ADASCALE_DATA", ROOT.parent / "shared" / "data"))
 ORACLES = DATA.parent / "oracles"
 
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"real data and networks are not at {DATA} (ADASCALE_DATA)")
-needs_oracles = pytest.mark.skipif(not ORACLES.is_dir(), reason=f"reference scores are not at {ORACLES}")
+needs_data = pytest.mark.skipif(
+    not (DATA / "networks.py").is_file(), reason=f"real data and networks are not at {DATA} (ADASCALE_DATA)"
+)
+needs_oracles = pytest.mark.skipif(
+    not (ORACLES / "manifest.json").is_file(), reason=f"reference scores are not at {ORACLES}"
+)
+
+
+def needs_precision(*names: str) -> None:
+    """Skip the test where one of these precisions does not run on this processor."""
+    for name in names:
+        if (reason := precisions.answer(name)) != precisions.RUNS:
+            pytest.skip(f"{name} does not run on this processor: {reason}")
+
+
+class Forbidding(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Fails the test, before it is executed, at a matrix product or convolution in one of these precisions."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.types = {precisions.PRECISIONS[name] for name in names}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = {leaf.dtype for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)}
+        if given & self.types and any(word in func.__name__ for word in ("mm", "conv", "linear", "attention")):
+            pytest.fail(f"{func} was called in {given & self.types}, which does not run on this processor")
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def unguarded() -> None:
+    """For tests in full precision of compiled or traced code, which `Forbidding` would disturb."""
+
+
+@pytest.fixture(autouse=True)
+def allowed_precisions(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where ADASCALE_PRECISIONS rules a precision out, no test may compute in it."""
+    listed = os.environ.get(precisions.VARIABLE)
+    missing = [] if listed is None else [name for name in precisions.PRECISIONS if name not in listed]
+    if not missing or "unguarded" in request.fixturenames:
+        yield
+        return
+    with Forbidding(*missing):
+        yield
 
 
 class SmallNet(nn.Module):
@@ -95,7 +140,7 @@ def worst_relative(actual: Tensor, expected: Tensor) -> float:
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A folder with a network file and 30 images."""
-    from tests.images.test_data import picture
+    from tests.images.pictures import picture
     from tests.shell import NETWORK
 
     (tmp_path / "nets.py").write_text(NETWORK)

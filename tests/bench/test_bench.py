@@ -19,6 +19,7 @@ import pytest
 from adascale import detectors, metrics
 from adascale.bench.compare import compare
 from adascale.report.document import ranked
+from tests.counting import counted
 from tests.shell import inside, run
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
@@ -67,6 +68,21 @@ def test_one_pass_an_image_and_one_a_view_for_any_number_of_methods(
     everything = sum(bench(suite, monkeypatch, "e", "--methods", "all"))
     assert everything == probe + 2 * sets  # ODIN's view alone is new
     assert bench(suite, monkeypatch, "f", "--methods", "all") == []
+
+
+@pytest.mark.parametrize("extra", [[], ["--tune", "self"]])
+def test_a_run_hashes_its_network_once_and_verifies_each_shard_once(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, extra: list[str]
+) -> None:
+    cold = counted(monkeypatch)
+    bench(suite, monkeypatch, "a", *METHODS, *extra)
+    shards = len(list(Path(os.environ["ADASCALE_CACHE"]).rglob("*.safetensors")))
+    assert (cold["fingerprint"], cold["code"]) == (1, 1)
+    assert cold["checksum"] == shards  # for writing it; what was just written is not verified
+    warm = counted(monkeypatch)
+    bench(suite, monkeypatch, "b", *METHODS, *extra)
+    assert (warm["fingerprint"], warm["code"]) == (1, 1)
+    assert warm["checksum"] == shards
 
 
 def test_everything_from_a_fresh_cache(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:

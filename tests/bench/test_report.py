@@ -96,7 +96,7 @@ def made_up_table(good: Literal["low", "high"], rivals: str = "aaaaa") -> Table:
 
 
 def classes(table: Table) -> list[str]:
-    text = pages.page("studies.html", notice=[], documents={"s": Document("d", [table])}, about={"s": {"command": "c"}})
+    text = pages.page("studies.html", notice=[], documents={"s": Document("d", [table])}, about={"s": {}})
     return re.findall(r'<td class="([^"]*)"', text)
 
 
@@ -268,11 +268,11 @@ def test_wrong_calls_of_plots_are_told(run: Run) -> None:
     with pytest.raises(InputError, match="nothing to draw"):
         plots.histograms(model, ["msp"], [])
     with pytest.raises(InputError, match="ID and at least one other set"):
-        plots.q_ratios({"ninco": model.profiles["ninco"]}, SETS)
+        plots.q_ratios(dataclasses.replace(model, profiles={"ninco": model.profiles["ninco"]}))
 
 
 def test_inline_plots_take_the_colour_of_the_page(run: Run) -> None:
-    figure = plot(*plots.q_ratios(run.models[0].profiles, SETS))
+    figure = plot(*plots.q_ratios(run.models[0]))
     assert INK in figure_bytes(figure, "svg").decode()
     box, svg = inline_svg(figure, "z-")
     assert INK not in svg

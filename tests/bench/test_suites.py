@@ -15,7 +15,7 @@ from adascale.bench.suites import Source, Suite, load_suite, open_suite, own_sui
 from adascale.images.corruptions import Corruption
 from adascale.images.sources import ImageSet
 from tests.conftest import DATA, ROOT, needs_data
-from tests.images.test_data import picture, saved
+from tests.images.pictures import picture, saved
 
 EXAMPLES = sorted((ROOT / "examples" / "suites").glob("*.toml"))
 CIFAR_FAR = ["mnist", "svhn", "texture", "places365"]
@@ -214,7 +214,7 @@ def test_what_is_missing_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "images_classic" / "test_textures" / "000.png").unlink()
     (lists / "train_imagenet.txt").unlink()
     message = refusal(open_suite, suite)
-    for part in ("lacks 3", "near ninco", "test_ninco.txt", "far textures", "000.png", "train", "--available"):
+    for part in ("lacks 3", "near ninco", "test_ninco.txt", "far textures", "000.png", "train", "available=True"):
         assert part in message
     images = open_suite(suite, available=True)
     assert list(images.near) == ["ssb_hard"]
@@ -302,8 +302,8 @@ def test_sets_from_the_command_line(tmp_path: Path) -> None:
         (["x"], [], ["noise:9"], "severity"),
         (["x"], [], ["all", "noise:1"], "named noise:1"),
         (["x=id"], [], [], "of the ID test set"),
-        (["a/id"], [], [], "which means something else"),
-        ([], ["nearood=x"], [], "which means something else"),
+        (["a/id"], [], [], "which is reserved"),
+        ([], ["nearood=x"], [], "which is reserved"),
     ],
 )
 def test_texts_that_do_not_fit(near: list[str], far: list[str], shifted: list[str], reason: str) -> None:

@@ -15,7 +15,7 @@ from adascale.cli import console
 from adascale.images.loader import load_batches
 from adascale.images.sources import find_images
 from tests.conftest import ROOT
-from tests.images.test_data import odd_folder
+from tests.images.pictures import odd_folder
 from tests.shell import NETWORK, fit, inside, rows, run
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from safetensors.torch import save_file
 
-from adascale.network.trained import Registered, register
+from adascale.network.trained import Registered, write_network_list
 from adascale.paper import studies
 from adascale.paper.studies.base import Block, Result
-from adascale.paper.studies.write import as_document
+from adascale.paper.studies.write import result_document
 from adascale.report.charts import plot
 from adascale.report.document import DASH, Cell, Chart, Column, Line, Series
 from adascale.report.markdown import to_markdown
@@ -26,7 +26,7 @@ PLACES = ["--preset", "cifar10/wrn-28-10", "--preset", "cifar10/densenet-101"]
 
 def test_what_is_printed() -> None:
     block = Block("n", [Column("k", "FPR@95")], [Line("a", {"k": Cell(12.345, 10.0, 0.5)}), Line("b", {})])
-    text = to_markdown(as_document(Result("s", "T", "t", "Q?", "suite", [block])))
+    text = to_markdown(result_document(Result("s", "T", "t", "Q?", "suite", [block])))
     assert "| a | 10.00 | 12.35 ± 0.50 | +2.35 |" in text
     assert f"| b | {DASH} | {DASH} | {DASH} |" in text
 
@@ -75,7 +75,7 @@ def test_the_seeds_of_a_recipe(
         exec(source.replace("manual_seed(0)", f"manual_seed({seed})"), scope)
         save_file(scope["Net"]().state_dict(), trained / f"{seed}.safetensors")
         entries.append(Registered(f"seed {seed}", f"{place / 'nets.py'}:Net", trained / f"{seed}.safetensors", {}))
-    register(trained, entries)
+    write_network_list(trained, entries)
     own = ["--id", place / "id", "--near", near(place), "--model", trained, "--out", place / "o"]
     assert inside(monkeypatch, "study", "cifar", *own, "--no-report", "--json") == 0
     (result,) = json.loads(capsys.readouterr().out)

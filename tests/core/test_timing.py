@@ -1,11 +1,11 @@
-"""Timing in turns, and SCALE as its authors compute it."""
+"""Timing in turns."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from adascale import Head, InputError, Outputs, detectors
+from adascale import InputError
 from adascale.core import timing
 
 
@@ -45,17 +45,3 @@ def test_ratios_are_taken_turn_by_turn() -> None:
     other = timing.Timing(2 * one.turns)
     assert one.spread > 4
     assert (other.over(one).median, other.over(one).spread) == (2, 0)
-
-
-def test_scale_of_its_authors_is_scale() -> None:
-    generator = torch.Generator().manual_seed(0)
-    features = torch.randn(20, 200, generator=generator).relu()
-    head = Head(torch.randn(7, 200, generator=generator), torch.randn(7, generator=generator))
-    before = features.clone()
-    for percentile in (65, 85, 95):
-        method = detectors.SCALE(percentile=percentile).fit(None, head)
-        expected = method.score(Outputs(head(features).float(), features))
-        assert torch.allclose(timing.scale_score_of_authors(features, head, percentile).double(), expected, rtol=1e-4)
-    by_hand = features[0] * torch.exp(features[0].sum() / features[0].sort().values[-30:].sum())
-    assert torch.allclose(timing.scale_of_authors(features)[0], by_hand)
-    assert torch.equal(features, before)

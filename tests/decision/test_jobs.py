@@ -13,9 +13,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from adascale import detectors
 from adascale.storage.journal import Journal
+from tests.counting import counted
 from tests.shell import NETWORK, fit, inside, rows, run
 
 
@@ -27,13 +30,13 @@ def test_several_methods_share_one_extraction(
     base = ["fit", place / "id", "--model", f"{place / 'nets.py'}:Net"]
     monkeypatch.setenv("CALLS", str(place / "calls"))
     assert inside(monkeypatch, *base, "-o", place / "dets", *chosen) == 0
-    # a look at the first two images, two passes for the 30 images, then the probe of each of the three files
-    assert (place / "calls").read_text().split() == ["2", "2", "30", "30", "2", "2", "2"]
+    # the head is located on two images, the 30 images take two passes, and the three files share one probe
+    assert (place / "calls").read_text().split() == ["2", "2", "30", "30", "2"]
     files = sorted(path.name for path in (place / "dets").iterdir())
     assert files == ["adascale_a.safetensors", "ebo.safetensors", "scale.safetensors"]
     (place / "calls").unlink()
     assert inside(monkeypatch, "score", place / "id", "-d", place / "dets", "-o", place / "s.csv") == 0
-    assert (place / "calls").read_text().split() == ["2", "2", "2"] * 3 + ["30", "30"]
+    assert (place / "calls").read_text().split() == ["2", "2", "2", "30", "30"]  # the network is checked once
     table = rows(place / "s.csv")
     assert list(table[0]) == [
         "image",
@@ -47,6 +50,30 @@ def test_several_methods_share_one_extraction(
     capsys.readouterr()
     assert inside(monkeypatch, *base, "-o", place / "dets", *chosen[:-1], "percentile=80") == 2
     assert "say which method" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
+def test_fit_and_score_hash_the_network_once_and_read_each_detector_once(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("ebo", "mls", "scale")
+    fitting = counted(monkeypatch)
+    methods = [part for name in names for part in ("--method", name)]
+    model = f"{place / 'nets.py'}:Net"
+    assert inside(monkeypatch, "fit", place / "id", "--model", model, "-o", place / "dets", *methods, "--json") == 0
+    assert [record["method"] for record in json.loads(capsys.readouterr().out)] == list(names)
+    assert fitting["fingerprint"] == 1
+    assert [fitting[f"{name}.safetensors"] for name in names] == [0, 0, 0]  # the record is not read back
+    save_file({"a": torch.zeros(2)}, place / "dets" / "weights.safetensors")  # it belongs to something else
+    scoring = counted(monkeypatch)
+    assert inside(monkeypatch, "score", place / "id", "-d", place / "dets", "-o", place / "s.csv") == 0
+    assert scoring["fingerprint"] == 1
+    assert [scoring[f"{name}.safetensors"] for name in names] == [1, 1, 1]
+    assert scoring["checksum"] == 3
+    damaged = place / "dets" / "mls.safetensors"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    assert inside(monkeypatch, "score", place / "id", "-d", place / "dets") == 2
+    assert "mls.safetensors is damaged" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")

@@ -11,7 +11,7 @@ import torch
 
 from adascale import Classifier, Head, OODDetector, Outputs, View, detectors
 from adascale.maths.stats import generalised_entropy
-from tests.conftest import SmallNet, images, seeded
+from tests.conftest import SmallNet, images, needs_precision, seeded
 
 
 def plain(features: torch.Tensor, head: Head, labels: torch.Tensor | None = None) -> Outputs:
@@ -76,6 +76,7 @@ def test_optfs_range_is_closed() -> None:
 
 
 def test_odin_in_half_precision_moves_the_right_way() -> None:
+    needs_precision("fp16")
     model = seeded(SmallNet)
     x = images(2, size=32)
     _, _, (exact,) = Classifier(model).locate(x).forward_with_gradients(x, [1000.0])

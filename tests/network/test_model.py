@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -11,7 +11,15 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 
 from adascale import Classifier, HeadNotFoundError, InputError, View, extract_batch
-from tests.conftest import SmallNet, images, seeded
+from adascale.core.precisions import PRECISIONS
+from tests.conftest import SmallNet, images, needs_precision, seeded
+
+
+class Named(NamedTuple):
+    """As of networks that return the logits of a second head beside their own."""
+
+    aux_logits: Tensor
+    logits: Tensor
 
 
 class Variant(SmallNet):
@@ -32,6 +40,8 @@ class Variant(SmallNet):
                 return {"embedding": a, "logits": self.fc(a)}
             case "nested":
                 return {"outputs": [self.fc(a)]}
+            case "named tuple":
+                return Named(self.other(a), self.fc(a))
             case "object":
                 return type("Result", (), {"logits": self.fc(a)})()
             case "softmax":
@@ -74,6 +84,7 @@ FOUND = {
         ["plain", "no bias", "tuple", "dict", "nested", "object", "softmax", "log_softmax", "keyword", "token"], "fc"
     ),
     "float": "fc",
+    "named tuple": "fc",
     "writes": "fc",
     "conv": "conv_head",
 }
@@ -124,11 +135,13 @@ def test_a_named_head_is_proven_before_it_is_used() -> None:
     assert torch.allclose(head(outputs.features).float(), outputs.logits, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_softmax_in_half_precision(dtype: torch.dtype) -> None:
-    assert Classifier(variant("softmax").to(dtype)).locate(images()).head_name == "fc"
+@pytest.mark.parametrize("name", ["fp16", "bf16"])
+def test_softmax_in_half_precision(name: str) -> None:
+    needs_precision(name)
+    assert Classifier(variant("softmax").to(PRECISIONS[name])).locate(images()).head_name == "fc"
 
 
+@pytest.mark.usefixtures("unguarded")
 def test_torchscript_is_refused_in_words() -> None:
     with pytest.warns(DeprecationWarning, match="jit"), pytest.raises(InputError, match="TorchScript"):
         Classifier(torch.jit.trace(variant("plain"), images(1)))  # type: ignore[no-untyped-call]
@@ -213,6 +226,7 @@ def same(a: Any, b: Any) -> bool:
     )
 
 
+@pytest.mark.usefixtures("unguarded")
 @pytest.mark.parametrize("wrap", ["data parallel", "compiled", "compiled in place", "compiled inside"])
 def test_wrapped_networks_give_the_same(wrap: str) -> None:
     plain = extract_batch(Classifier(seeded(SmallNet)), images(), [View()])
@@ -228,9 +242,10 @@ def test_wrapped_networks_give_the_same(wrap: str) -> None:
     assert same(extract_batch(Classifier(model), images(), [View()]), plain)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
-def test_other_precisions(dtype: torch.dtype) -> None:
-    model = seeded(SmallNet).to(dtype)
+@pytest.mark.parametrize("name", ["bf16", "fp16", "fp64"])
+def test_other_precisions(name: str) -> None:
+    needs_precision(*{name} & {*PRECISIONS})
+    model = seeded(SmallNet).to(PRECISIONS.get(name, torch.float64))
     outputs = extract_batch(Classifier(model), images(), [View()])
     exact = extract_batch(Classifier(seeded(SmallNet)), images(), [View()])
     assert outputs.features.dtype in (torch.float32, torch.float64)

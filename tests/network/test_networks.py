@@ -52,7 +52,7 @@ def test_the_tenth_of_wrn_28_10_is_wrn_28_1() -> None:
     ("spec", "words"),
     [
         ("adascale:vgg", "adascale has no network 'vgg'"),
-        ("adascale:resnet-18", "comes without weights; pass --weights"),
+        ("adascale:resnet-18", "comes without weights; pass weights="),
     ],
 )
 def test_bad_specs_are_answered_in_one_line(spec: str, words: str) -> None:
@@ -73,7 +73,7 @@ def test_foreign_weights_are_refused(tmp_path: Path) -> None:
         load_network("adascale:wrn-28-10", tmp_path / "x.safetensors")
     with pytest.raises(InputError, match="width=0"):
         networks.make("resnet-18", width=0)
-    with pytest.raises(InputError, match="only the networks of adascale"):
+    with pytest.raises(InputError, match="only adascale: networks come in several widths"):
         new_network("torchvision:resnet18", 7, width=0.5)
 
 

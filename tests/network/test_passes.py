@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +15,8 @@ from torch import Tensor, nn
 
 from adascale import Classifier, DetectorFileError, InputError, OODDetector, View
 from adascale.extraction.extract import extract_batch
-from adascale.network.running import at_once, likes_channels_last
-from tests.conftest import SmallNet, images, seeded
+from adascale.network.running import at_once, borrowed, likes_channels_last
+from tests.conftest import SmallNet, images, needs_precision, seeded
 
 
 class Flattens(SmallNet):
@@ -162,6 +165,7 @@ def test_a_head_called_twice_is_read_at_its_last_call() -> None:
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_reduced_precision_stays_close_and_is_float32_again(precision: Any) -> None:
+    needs_precision(precision)
     model = seeded(SmallNet)
     features, logits, _ = outputs(Classifier(model, precision=precision))
     exact, exact_logits, _ = outputs(Classifier(model))
@@ -177,6 +181,7 @@ def test_an_unknown_precision_is_refused() -> None:
 
 
 def test_how_it_runs_is_part_of_the_cache_key() -> None:
+    needs_precision("bf16")
     model = seeded(SmallNet)
     made = [Classifier(model), Classifier(model, precision="bf16"), Classifier(model, compiled=True)]
     assert len({classifier.code() for classifier in made}) == 3
@@ -198,6 +203,7 @@ class Graphs:
         return call
 
 
+@pytest.mark.usefixtures("unguarded")
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the compiler's own
 @pytest.mark.parametrize("pixels", ["trivial", "random"])
 def test_compiled_parts_run_compiled_and_are_taken_off_again(pixels: str) -> None:
@@ -211,6 +217,7 @@ def test_compiled_parts_run_compiled_and_are_taken_off_again(pixels: str) -> Non
     assert not any("_compiled_call_impl" in vars(module) for module in model.modules())
 
 
+@pytest.mark.usefixtures("unguarded")
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_copy_of_a_compiled_classifier_has_its_own_weights() -> None:
     classifier = Classifier(seeded(SmallNet), compiled="eager")
@@ -224,6 +231,7 @@ def test_a_copy_of_a_compiled_classifier_has_its_own_weights() -> None:
 
 
 def test_a_detector_runs_in_the_precision_it_was_fitted_in(tmp_path: Path) -> None:
+    needs_precision("bf16", "fp16")
     model, file = seeded(SmallNet), tmp_path / "detector.safetensors"
     fitted = OODDetector(Classifier(model, precision="bf16"), "ebo").fit(images(24))
     fitted.save(file)
@@ -234,3 +242,23 @@ def test_a_detector_runs_in_the_precision_it_was_fitted_in(tmp_path: Path) -> No
         OODDetector.load(file, Classifier(model, precision="fp16"))
     with pytest.raises(DetectorFileError, match="in bf16; this one runs in full precision"):
         OODDetector.load(file, Classifier(model).locate(images()))
+
+
+def test_locating_waits_for_a_running_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second thread that locates the head changes nothing before it holds the network."""
+    classifier, waits = Classifier(seeded(SmallNet)).locate(images()), threading.Event()
+
+    @contextmanager
+    def announced(model: nn.Module) -> Iterator[None]:
+        waits.set()
+        with borrowed(model):
+            yield
+
+    with classifier.ready():
+        monkeypatch.setattr("adascale.network.classifier.borrowed", announced)
+        other = threading.Thread(target=classifier.locate, args=(images(),))
+        other.start()
+        assert waits.wait(60)
+        assert classifier.prepare(images()).is_contiguous(memory_format=torch.channels_last)
+    other.join()
+    assert classifier.prepare(images()).is_contiguous(memory_format=torch.channels_last)

@@ -16,7 +16,7 @@ from adascale.paper.studies.comparisons import MethodComparison
 from adascale.paper.studies.experiment import Experiment
 from adascale.paper.studies.joint import Joint
 from adascale.paper.studies.variants import Variation
-from adascale.paper.studies.write import as_document, load_result, save_result, studies_page, write_page
+from adascale.paper.studies.write import load_result, result_document, save_result, studies_page, write_page
 from adascale.report.charts import plot
 from adascale.report.document import Chart, Series
 from adascale.report.markdown import to_markdown
@@ -64,7 +64,11 @@ def test_files_and_back(run: Run, tmp_path: Path) -> None:
     assert [path.name for path in save_result(result, tmp_path)] == ["lambda.csv", "lambda.md", "lambda.json"]
     again = load_result(tmp_path / "lambda.json")
     assert json.dumps(again.document()) == json.dumps(result.document())
-    assert to_markdown(as_document(again)) == to_markdown(as_document(result)) == (tmp_path / "lambda.md").read_text()
+    assert (
+        to_markdown(result_document(again))
+        == to_markdown(result_document(result))
+        == (tmp_path / "lambda.md").read_text()
+    )
     assert studies_page([again]) == studies_page([result])
     with open(tmp_path / "lambda.csv", newline="") as file:
         rows = list(csv.DictReader(file))

@@ -21,7 +21,8 @@ def dense(V: Array, v: Array) -> tuple[Features, Pull]:
         return a
 
     def pull(x: Array, at_features: Array) -> Array:
-        return (V.T @ np.where(V @ x.ravel() + v > 0, at_features, 0)).reshape(x.shape)
+        pulled: Array = V.T @ np.where(V @ x.ravel() + v > 0, at_features, 0)
+        return pulled.reshape(x.shape)
 
     return features, pull
 
@@ -56,18 +57,16 @@ def convolutional(layers: Sequence[tuple[Array, Array]]) -> tuple[Features, Pull
 def _convolved(x: Array, weight: Array) -> Array:
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
     high, wide = x.shape[1] // 2, x.shape[2] // 2
-    offsets = [(u, v) for u in range(3) for v in range(3)]
-    return np.sum(
-        [
-            np.einsum("oc,chw->ohw", weight[:, :, u, v], padded[:, u : u + 2 * high : 2, v : v + 2 * wide : 2])
-            for u, v in offsets
-        ],
-        axis=0,
-    )
+    out: Array = np.zeros((len(weight), high, wide))
+    for u in range(3):
+        for v in range(3):
+            part = padded[:, u : u + 2 * high : 2, v : v + 2 * wide : 2]
+            out += np.einsum("oc,chw->ohw", weight[:, :, u, v], part)
+    return out
 
 
 def _pulled_back(gradient: Array, weight: Array, shape: tuple[int, ...]) -> Array:
-    padded = np.zeros((shape[0], shape[1] + 2, shape[2] + 2))
+    padded: Array = np.zeros((shape[0], shape[1] + 2, shape[2] + 2))
     high, wide = shape[1] // 2, shape[2] // 2
     for u in range(3):
         for v in range(3):
@@ -86,7 +85,7 @@ def perturbed(x: Array, g: Array, pixels: str = "trivial", fraction: float = 0.0
     order = sorted(range(g.size), key=lambda i: abs(g.ravel()[i]))
     count = math.floor(g.size * fraction)
     chosen = {"trivial": order[:count], "salient": order[-count:], "all": order}[pixels]
-    moved = x.ravel().copy()
+    moved: Array = x.ravel().copy()
     for i in chosen:
         moved[i] += epsilon * np.sign(g.ravel()[i])
     return moved.reshape(x.shape)

@@ -33,7 +33,7 @@ def gen(head: Head, known: Samples, gamma: float = 0.1, top: int = 100) -> Score
     def score(x: Sample) -> float:
         p = softmax(x.z)
         others = [np.delete(p, c).sum() for c in range(len(p))]  # 1 - p, without the cancellation near p = 1
-        return sum(p[c] ** gamma * others[c] ** gamma for c in np.argsort(-p)[:top])
+        return float(sum(p[c] ** gamma * others[c] ** gamma for c in np.argsort(-p)[:top]))
 
     return score
 

@@ -44,13 +44,13 @@ class Case:
     def __init__(self, folder: Path, name: str) -> None:
         with np.load(folder / f"{name}.npz") as file:
             self.arrays = {key: file[key] for key in file.files}
-        self.entries: dict[str, Any] = json.loads((folder / "manifest.json").read_text())["files"][f"{name}.npz"][
-            "methods"
-        ]
+        manifest = json.loads((folder / "manifest.json").read_text())
+        self.entries: dict[str, Any] = manifest["files"][f"{name}.npz"]["methods"]
         self.head = Head(self["W"], self["b"])
 
     def __getitem__(self, key: str) -> Array:
-        return self.arrays[key].astype(np.float64)
+        array: Array = self.arrays[key].astype(np.float64)
+        return array
 
     def samples(self, split: str) -> Samples:
         """The convolutional case holds the activations of its float64 run."""
@@ -99,7 +99,7 @@ def deviations(folder: Path, name: str) -> Iterator[tuple[str, str, float]]:
         known = splits["val" if on_val else "train"]
         if method == "nnguide":
             size = int(case.arrays[f"aux__{entry}__bank_size"])
-            known = Samples(*(part[:size] for part in known))
+            known = Samples(known.a[:size], known.z[:size], known.a_eps[:size], known.y[:size])
         given = parameters_of(entry, case.entries[entry]["params"], D)
         ours = -scores(METHODS[method], *case.head, known, splits[split or "test"], **given)
         yield method, entry, relative(-np.square(ours) if method == "knn" else ours, case[key])

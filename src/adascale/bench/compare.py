@@ -1,4 +1,4 @@
-"""Two benchmarks side by side: what moved, and what was set differently."""
+"""Two benchmarks side by side: which figures moved, and which settings differ."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Moved(NamedTuple):
         return self.auroc[1] - self.auroc[0]
 
 
-class Comparison(NamedTuple):
-    """moved: the rows of both, those that moved most first. only: rows of one run alone. settings: what differs.
+class Differences(NamedTuple):
+    """moved: the rows of both runs, the largest change first. only: methods of one run alone. settings: what differs.
 
     other_sets: sets that only one of them has, or whose images differ; means over them cannot be compared.
     """
@@ -40,8 +40,8 @@ class Comparison(NamedTuple):
     other_sets: list[str]
 
 
-def compare(first: Path, second: Path, every_set: bool = False) -> Comparison:
-    """Join by network, method and set; a single network in each is matched whatever its name."""
+def compare(first: Path, second: Path, every_set: bool = False) -> Differences:
+    """Join the rows by network, method and set; if each run has one network, its name does not matter."""
     documents = read_results(first), read_results(second)
     single = all(len({row["model"] for row in document["rows"]}) == 1 for document in documents)
     a, b = ({_key(row, single): row for row in document["rows"]} for document in documents)
@@ -51,9 +51,11 @@ def compare(first: Path, second: Path, every_set: bool = False) -> Comparison:
     moved = [Moved(*key, *((100 * a[key][name], 100 * b[key][name]) for name in ("auroc", "fpr95"))) for key in wanted]
     moved.sort(key=lambda row: -abs(row.change))
     before, after = (_flat(_about(document, single)) for document in documents)
-    names = sorted(set(before) | set(after))
-    settings = {name: (before.get(name), after.get(name)) for name in names if before.get(name) != after.get(name)}
-    return Comparison(moved, (_only(a, b), _only(b, a)), settings, _other_sets(*documents))
+    settings = {name: (before.get(name), after.get(name)) for name in sorted({*before, *after})}
+    differing = {name: pair for name, pair in settings.items() if pair[0] != pair[1]}
+    own, theirs = (document["reproduce"]["sets"] for document in documents)
+    other_sets = sorted(name for name in {*own, *theirs} if own.get(name) != theirs.get(name))
+    return Differences(moved, (_only(a, b), _only(b, a)), differing, other_sets)
 
 
 def _about(document: Mapping[str, Any], single: bool) -> dict[str, Any]:
@@ -68,11 +70,6 @@ def _only(mine: Mapping[Key, Any], other: Mapping[Key, Any]) -> list[str]:
     """Methods that the other run does not have at all."""
     theirs = {key[:2] for key in other}
     return sorted({" ".join(filter(None, key[:2])) for key in mine if key[:2] not in theirs})
-
-
-def _other_sets(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    a, b = (document["reproduce"]["sets"] for document in (first, second))
-    return sorted(name for name in {*a, *b} if a.get(name) != b.get(name))
 
 
 def _key(row: Mapping[str, Any], single: bool) -> Key:

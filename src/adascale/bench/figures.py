@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adascale.bench.results import MEANS, ModelRun, Row, Run, Spectrum
+from adascale.bench.results import MEANS, METRICS, ModelRun, Row, Run, Spectrum
 from adascale.bench.run import Job, tested
 from adascale.bench.suites import Suite, SuiteImages
 from adascale.core.version import __version__
 from adascale.maths import metrics
 
-FIGURES = ("fpr95", "auroc", "aupr_in", "aupr_out", "fpr95_id")
+FIGURES = tuple(metric.key for metric in METRICS)
 
 
 def run_jobs(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> Run:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from adascale.bench import plots
-from adascale.bench.results import KINDS, Kind, ModelRun, Row, Run, Spectrum
-from adascale.bench.tables import BOTH, per_set, summaries, summary
+from adascale.bench.results import BOTH, KINDS, Kind, ModelRun, Row, Run, Spectrum
+from adascale.bench.tables import per_set, summaries, summary
 from adascale.report import html
 from adascale.report.document import Table
 from adascale.storage.atomic import write_text
@@ -43,8 +43,8 @@ def _sets(run: Run) -> dict[tuple[str, Kind], dict[Spectrum, Table]]:
 def _network(run: ModelRun) -> dict[str, Any]:
     """The charts of one network; none of scores or of AdaSCALE's quantities where there are none of these."""
     methods = plots.compared(run) if plots.ood_sets(run) else []
-    kinds, profiles = plots.kinds(run), run.profiles
-    inside = len({kinds[name] == "id" for name in profiles if name in kinds}) == 2
+    kinds = plots.kinds(run)
+    inside = len({kinds[name] == "id" for name in run.profiles if name in kinds}) == 2
     quantities = {
         "Q and Q' of each set over those of ID": plots.q_ratios,
         "Percentiles p of each set": plots.percentiles,
@@ -54,7 +54,7 @@ def _network(run: ModelRun) -> dict[str, Any]:
         "run": run,
         "histograms": {method: plots.histograms(run, [method]) for method in methods},
         "curves": plots.roc_curves(run, methods),
-        "shift": plots.shift_curve(profiles, kinds) if inside else [],
-        "perturbed": plots.perturbed_curve(profiles, kinds) if inside else [],
-        "quantities": {text: make(profiles, kinds)[0] for text, make in quantities.items()} if inside else {},
+        "shift": plots.shift_curve(run) if inside else [],
+        "perturbed": plots.perturbed_curve(run) if inside else [],
+        "quantities": {text: make(run)[0] for text, make in quantities.items()} if inside else {},
     }

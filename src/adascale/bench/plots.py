@@ -9,13 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from adascale.bench.diagnostics import mean_ratio
-from adascale.bench.results import Kind, ModelRun, Profile, Run
+from adascale.bench.results import Kind, ModelRun, Run
 from adascale.core.errors import InputError
 from adascale.maths import metrics
 from adascale.report.charts import finite, limits, plot, shares, styles
@@ -26,8 +25,6 @@ PANEL = (3.5, 2.35)  # inches
 BINS = 40
 POINTS = 200  # of a ROC curve
 FORMATS = ("png", "svg", "pdf")
-Profiles = Mapping[str, Profile]
-Kinds = Mapping[str, Kind]
 
 
 def kinds(run: ModelRun) -> dict[str, Kind]:
@@ -51,7 +48,8 @@ def histograms(run: ModelRun, methods: Sequence[str], sets: Sequence[str] | None
     The axis covers the middle 99 % of all scores of the method, whichever sets are drawn.
     """
     chosen, look, known = list(sets) if sets is not None else ood_sets(run), styles(kinds(run)), _id(run)
-    _check_drawable(methods, chosen)
+    if not methods or not chosen:
+        raise InputError("There is nothing to draw: at least one method and one OOD set with images are needed.")
     charts = []
     for method in methods:
         scores = _scores(run, method)
@@ -104,26 +102,26 @@ def _roc(id_scores: Tensor, ood_scores: Tensor) -> list[list[float]]:
     return found
 
 
-def shift_curve(profiles: Profiles, kinds: Kinds, sets: Sequence[str] | None = None) -> list[Chart]:
+def shift_curve(run: ModelRun, sets: Sequence[str] | None = None) -> list[Chart]:
     """How far activations move when the image is perturbed, ``|a_eps - a|``, from the strongest to the weakest.
 
     ID against each other set (all, or ``sets``): the mean over the images, and one standard deviation to each side.
     """
-    curves = {name: (part.ranks, part.shift_mean, part.shift_std) for name, part in profiles.items()}
-    return _curves(curves, kinds, sets, r"shift $|a_\epsilon - a|$")
+    curves = {name: (part.ranks, part.shift_mean, part.shift_std) for name, part in run.profiles.items()}
+    return _curves(run, curves, sets, r"shift $|a_\epsilon - a|$")
 
 
-def perturbed_curve(profiles: Profiles, kinds: Kinds, sets: Sequence[str] | None = None) -> list[Chart]:
+def perturbed_curve(run: ModelRun, sets: Sequence[str] | None = None) -> list[Chart]:
     """The activations of the perturbed images, ``a_eps``, in the order of the unperturbed; otherwise as the shift."""
-    curves = {name: (part.ranks, part.perturbed_mean, part.perturbed_std) for name, part in profiles.items()}
-    return _curves(curves, kinds, sets, r"perturbed activation $a_\epsilon$")
+    curves = {name: (part.ranks, part.perturbed_mean, part.perturbed_std) for name, part in run.profiles.items()}
+    return _curves(run, curves, sets, r"perturbed activation $a_\epsilon$")
 
 
 def _curves(
-    curves: Mapping[str, tuple[Tensor, Tensor, Tensor]], kinds: Kinds, sets: Sequence[str] | None, quantity: str
+    run: ModelRun, curves: Mapping[str, tuple[Tensor, Tensor, Tensor]], sets: Sequence[str] | None, quantity: str
 ) -> list[Chart]:
-    known, others = _split(curves, kinds)
-    look, charts = styles(kinds), []
+    known, others = _profiled(run)
+    look, charts = styles(kinds(run)), []
     positive = all(float(mean.min()) >= 0 for _, mean, _ in curves.values())
     low = 0.0 if positive else min(float((mean - std).min()) for _, mean, std in curves.values())
     high = max(float((mean + std).max()) for _, mean, std in curves.values())
@@ -143,10 +141,10 @@ def _curves(
     return charts
 
 
-def q_ratios(profiles: Profiles, kinds: Kinds) -> list[Chart]:
+def q_ratios(run: ModelRun) -> list[Chart]:
     """``Q`` and ``Q'`` of each set: its mean over the mean of ID. Above 1, the set moves further than ID does."""
-    known, others = _split(profiles, kinds)
-    look, series = styles(kinds), []
+    known, others = _profiled(run)
+    look, profiles, series = styles(kinds(run)), run.profiles, []
     for name in others:
         ratios = [
             mean_ratio(
@@ -159,19 +157,19 @@ def q_ratios(profiles: Profiles, kinds: Kinds) -> list[Chart]:
     return [Chart("ratios", "", series, ("Q", "Q\N{PRIME}"), x=x, size=size)]
 
 
-def percentiles(profiles: Profiles, kinds: Kinds) -> list[Chart]:
+def percentiles(run: ModelRun) -> list[Chart]:
     """How the percentile ``p`` that each image got is distributed in each set; a tick marks the median."""
-    return _ridges({name: part.percentile for name, part in profiles.items()}, kinds, "percentile p")
+    return _ridges(run, {name: part.percentile for name, part in run.profiles.items()}, "percentile p")
 
 
-def ratios(profiles: Profiles, kinds: Kinds) -> list[Chart]:
+def ratios(run: ModelRun) -> list[Chart]:
     """How the exponent ``r`` of the scaling factor is distributed in each set; a tick marks the median."""
-    return _ridges({name: part.ratio for name, part in profiles.items()}, kinds, "ratio r")
+    return _ridges(run, {name: part.ratio for name, part in run.profiles.items()}, "ratio r")
 
 
-def _ridges(values: Mapping[str, Tensor], kinds: Kinds, quantity: str) -> list[Chart]:
-    known, others = _split(values, kinds)
-    look, (low, high), series = styles(kinds), limits(list(values.values())), []
+def _ridges(run: ModelRun, values: Mapping[str, Tensor], quantity: str) -> list[Chart]:
+    known, others = _profiled(run)
+    look, (low, high), series = styles(kinds(run)), limits(list(values.values())), []
     edges = torch.linspace(low, high, BINS + 1, dtype=torch.float64)
     for name in (*known, *others):
         drawn = finite(values[name])
@@ -207,7 +205,7 @@ def _figures(run: ModelRun) -> dict[str, tuple[list[Chart], int]]:
         found["histograms"] = histograms(run, methods), len(sets) if len(methods) > 1 else 3
         found["roc"] = roc_curves(run, methods), len(methods)
     for make in (shift_curve, perturbed_curve, q_ratios, percentiles, ratios) if len(run.profiles) > 1 else ():
-        found[make.__name__] = make(run.profiles, kinds(run)), 3
+        found[make.__name__] = make(run), 3
     return found
 
 
@@ -221,15 +219,10 @@ def _id(run: ModelRun) -> str:
     return next(name for name, info in run.sets.items() if info.kind == "id")
 
 
-def _split(values: Mapping[str, Any], kinds: Kinds) -> tuple[list[str], list[str]]:
-    """The ID sets and the others of which there are values, in the order of ``kinds``."""
-    known = [name for name in kinds if name in values and kinds[name] == "id"]
-    others = [name for name in kinds if name in values and kinds[name] != "id"]
+def _profiled(run: ModelRun) -> tuple[list[str], list[str]]:
+    """The ID sets and the others of which there are profiles, in the order of the sets."""
+    found = [(name, kind == "id") for name, kind in kinds(run).items() if name in run.profiles]
+    known, others = ([name for name, is_id in found if is_id == side] for side in (True, False))
     if not known or not others:
-        raise InputError(f"Profiles of {sorted(values)}; ID and at least one other set are needed.")
+        raise InputError(f"Profiles of {sorted(run.profiles)}; ID and at least one other set are needed.")
     return known, others
-
-
-def _check_drawable(methods: Sequence[str], sets: Sequence[str]) -> None:
-    if not methods or not sets:
-        raise InputError("There is nothing to draw: at least one method and one OOD set with images are needed.")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from PIL import Image
 from torch import Tensor
+
+from adascale.report.document import Column
 
 Kind = Literal["id", "shifted", "near", "far"]
 Spectrum = Literal["ood", "full"]  # full: covariate-shifted ID joins the ID side
@@ -15,20 +17,19 @@ MEANS = {"near": "nearood", "far": "farood"}  # OpenOOD's names of the means ove
 KINDS = {"near": "Near-OOD", "far": "Far-OOD", "shifted": "Shifted ID", "id": "ID"}  # as people read them
 
 
-class Metric(NamedTuple):
-    """A quantity of a row: its field, and what the tables call it."""
-
-    field: str
-    title: str
-    good: Literal["low", "high"]
-    hint: str
+def _metric(key: str, title: str, good: Literal["low", "high"], hint: str) -> Column:
+    return Column(key, title, good=good, hint=f"{hint}; {good}er is better")
 
 
-FPR95 = Metric("fpr95", "FPR@95", "low", "share of ID flagged where 95 % of the OOD is caught; lower is better")
-AUROC = Metric("auroc", "AUROC", "high", "chance that an OOD image scores above an ID image; higher is better")
-FPR95_ID = Metric("fpr95_id", "FPR@95-ID", "low", "share of OOD accepted where 95 % of the ID is kept; lower is better")
-AUPR_IN = Metric("aupr_in", "AUPR-in", "high", "area under precision and recall, ID as positive; higher is better")
-AUPR_OUT = Metric("aupr_out", "AUPR-out", "high", "area under precision and recall, OOD as positive; higher is better")
+METRICS = (  # the figures of a row, as columns of a table
+    _metric("fpr95", "FPR@95", "low", "share of ID flagged where 95 % of the OOD is caught"),
+    _metric("auroc", "AUROC", "high", "chance that an OOD image scores above an ID image"),
+    _metric("fpr95_id", "FPR@95-ID", "low", "share of OOD accepted where 95 % of the ID is kept"),
+    _metric("aupr_in", "AUPR-in", "high", "area under precision and recall, ID as positive"),
+    _metric("aupr_out", "AUPR-out", "high", "area under precision and recall, OOD as positive"),
+)
+USUAL = METRICS[:2]
+BOTH = METRICS[:3]  # both meanings of FPR@95
 
 
 @dataclass(frozen=True)

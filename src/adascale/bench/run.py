@@ -164,15 +164,16 @@ class Job:
 
         if plan.judge == "ood" and not self.images.ood_val:
             raise InputError("There are no OOD validation images to tune on; tune on outliers made from ID images.")
-        return Material(outputs, self.network.classifier.head, train, outliers, self._train_overlaps)
+        overlaps = plan.wanted and plan.method.fits_on.startswith("train") and self._train_overlaps
+        return Material(outputs, self.network.classifier.head, train, outliers, overlaps)
 
     @cached_property
     def _train_overlaps(self) -> bool:
         """Whether training and validation images have an image in common: a file, or the whole array."""
         train, val = self.images.train, self.images.val
-        if train is None:
-            return False
-        return bool(set(train.paths) & set(val.paths)) or train.fingerprint() == val.fingerprint()
+        if train is None or train.array is None:
+            return train is not None and bool(set(train.paths) & set(val.paths))
+        return train.fingerprint() == val.fingerprint()
 
     def _leave_out_infinite(self, scored: Mapping[str, _Scored]) -> None:
         for label in list(self.methods):

@@ -1,23 +1,22 @@
-"""Benchmark suites as data: which images are ID, near-OOD, far-OOD or shifted ID, and where they lie."""
+"""Benchmark suites as data: which images are ID, near-OOD, far-OOD or shifted ID, and where they are."""
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from adascale.bench import SUITES as SUITES
+from adascale.bench.opening import AbsentError, at_most, open_source, refuse_shared, set_aside
 from adascale.core.errors import InputError
 from adascale.images.corruptions import KINDS, Corruption, all_corruptions
-from adascale.images.sources import LIST_SUFFIXES, ImageSet, find_images
+from adascale.images.sources import ImageSet
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,7 +25,6 @@ else:
 
 _PARTS, _GROUPS = ("id", "val", "train"), ("near", "far", "shifted", "ood_val")
 _RESERVED = (*_PARTS, "nearood", "farood")
-_MOST_VAL, _LEAST_VAL = 1000, 10
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,8 @@ class Source:
     """Where the images of one set come from.
 
     images: a folder, an image list, an .npz or a file; ``digits:PART``; None for the suite's own ID images, corrupted.
-    root: where a list's relative paths start. rows: first and one past the last image. labels: a table of
-    ``filename,class_index``. corrupt: what is done to every image.
+    root: the folder that relative paths of a list start from. rows: the first and one past the last image. labels: a
+    table of ``filename,class_index``. corrupt: the corruption of every image.
     """
 
     images: str | None
@@ -60,10 +58,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Suite:
-    """ID test images, ID for fitting (``val``) and training, and named sets to tell from them.
+    """ID images for testing, fitting (``val``) and training, and named sets to tell from them.
 
-    shifted: ID under covariate shift, for the full spectrum. ood_val: OOD to tune on. note: what a reader of the
-    figures must know. shipped: one of the package's own, whatever others are called.
+    shifted: ID images under covariate shift, for the full spectrum. ood_val: OOD images to tune on. note: what readers
+    of the figures must know. shipped: whether the suite comes with this package.
     """
 
     name: str
@@ -80,28 +78,23 @@ class Suite:
     def __post_init__(self) -> None:
         if not self.near and not self.far:
             raise InputError(f"The suite {self.name} has no OOD set; it needs at least one near or far set.")
-        names = [*self.near, *self.far, *self.shifted]
+        names = Counter([*self.near, *self.far, *self.shifted])
         if reserved := sorted(set(map(str.strip, names)) & set(_RESERVED)):
-            raise InputError(
-                f"The suite {self.name} has a set named {reserved[0]}, which means something else; rename it."
-            )
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise InputError(
-                f"The suite {self.name} has two sets named {', '.join(twice)}; every name must be its own."
-            )
-        named = [("val", self.val), ("train", self.train)]
-        others = [*named, *self.near.items(), *self.far.items(), *self.ood_val.items()]
+            raise InputError(f"The suite {self.name} has a set named {reserved[0]}, which is reserved; rename it.")
+        if twice := sorted(name for name, count in names.items() if count > 1):
+            raise InputError(f"The suite {self.name} has two sets named {', '.join(twice)}; rename one of them.")
+        others = [("val", self.val), ("train", self.train)]
+        others += [entry for group in (self.near, self.far, self.ood_val) for entry in group.items()]
         for name, source in others:
             if self.id.overlaps(source):
                 raise InputError(f"{name} has the images {self.id.images} of the ID test set; it must have others.")
         if None in (self.id.images, *(source.images for _, source in others if source is not None)):
-            raise InputError(f"The suite {self.name} corrupts its ID images outside of the shifted sets; give images.")
+            raise InputError(f"The suite {self.name} corrupts ID images outside of the shifted sets; give images.")
 
 
 @dataclass(frozen=True, eq=False)
 class SuiteImages:
-    """A suite's images. missing: the sets that were dropped, and where they were expected."""
+    """The images of a suite. missing: the sets that were left out, and where they were expected."""
 
     id: ImageSet
     val: ImageSet
@@ -116,8 +109,8 @@ class SuiteImages:
 def load_suite(name_or_path: str, data: Path | None = None) -> Suite:
     """A shipped suite by name, or a TOML file.
 
-    ``data``: where relative paths start. Without it the file's ``root``, else its folder; for shipped suites the
-    environment variable OPENOOD_DATA, else ``./data``.
+    ``data``: the folder that relative paths start from. The default is the file's ``root``, or its own folder; for
+    shipped suites it is the environment variable OPENOOD_DATA, or ``./data``.
     """
     path = Path(name_or_path)
     if name_or_path in SUITES:
@@ -141,22 +134,21 @@ def own_suite(
     id: str, val: str | None, train: str | None, near: Sequence[str], far: Sequence[str], shifted: Sequence[str]
 ) -> Suite:
     """From ``PATH`` or ``NAME=PATH`` texts; shifted sets may also be corruptions of the ID images: noise:3, or all."""
-    name, place = name_and_path(id)
-    groups: dict[str, Any] = {}
-    for group, texts in (("near", near), ("far", far), ("shifted", shifted)):
-        sets = groups.setdefault(group, {})
+    groups: dict[str, Any] = {"near": {}, "far": {}, "shifted": {}}
+    for group, texts in zip(groups, (near, far, shifted), strict=True):
         for label, source in (entry for text in texts for entry in _entries(text, group)):
-            if label in sets:
+            if label in groups[group]:
                 raise InputError(f"Two {group} sets are named {label}; give one of them a name: NAME=PATH.")
-            sets[label] = source
+            groups[group][label] = source
     fitted, trained = (None if text is None else Source(name_and_path(text)[1]) for text in (val, train))
+    name, place = name_and_path(id)
     return Suite(name, Source(place), fitted, trained, **groups)
 
 
 def open_suite(suite: Suite, available: bool = False, seed: int = 0, limit: int | None = None) -> SuiteImages:
-    """Find every image. What is missing is one error, or with ``available`` left out.
+    """Find every image. Missing sets raise one error, or are left out with ``available``.
 
-    Without ``val`` a fifth of the ID images is set aside for it. ``limit``: at most so many images of each set.
+    Without ``val`` a fifth of the ID images is set aside for it. ``limit``: the largest number of images of each set.
     """
     if limit is not None and limit < 1:
         raise InputError(f"limit={limit}; give at least 1 image for each set.")
@@ -164,14 +156,14 @@ def open_suite(suite: Suite, available: bool = False, seed: int = 0, limit: int 
 
     def opened(label: str, source: Source | None, own: ImageSet | None = None) -> ImageSet | None:
         try:
-            return None if source is None else _open(_seeded(source, seed), own)
-        except _AbsentError as error:
+            return None if source is None else open_source(source, own, seed)
+        except AbsentError as error:
             missing[label] = str(error)
             return None
 
     known, val, train = (opened(part, getattr(suite, part)) for part in _PARTS)
     if known is not None and suite.val is None:
-        known, val = _set_aside(known, suite, seed)
+        known, val = set_aside(known, seed)
     known, val, train = (found and at_most(found, limit, seed) for found in (known, val, train))
     groups: dict[str, dict[str, ImageSet]] = {group: {} for group in _GROUPS}
     for group, name, source in ((g, n, s) for g in _GROUPS for n, s in getattr(suite, g).items()):
@@ -181,52 +173,31 @@ def open_suite(suite: Suite, available: bool = False, seed: int = 0, limit: int 
     if known is None or val is None or (missing and not (available and (groups["near"] or groups["far"]))):
         raise InputError(_lacking(suite, missing, known is not None and val is not None, groups))
     tested = {**groups["near"], **groups["far"]}
-    _refuse_shared("id", known, {"val": val, **tested})
-    _refuse_shared("val", val, tested)
+    refuse_shared("id", known, {"val": val, **tested})
+    refuse_shared("val", val, tested)
     for name, found in groups["ood_val"].items():
-        _refuse_shared(f"ood_val {name}", found, tested)
+        refuse_shared(f"ood_val {name}", found, tested)
     return SuiteImages(known, val, train, **groups, missing=missing)
-
-
-def _refuse_shared(name: str, images: ImageSet, others: Mapping[str, ImageSet]) -> None:
-    """Whatever the folders and lists are called: the same file must not be on both sides."""
-    mine = set(map(os.path.abspath, images.paths))
-    for label, other in others.items():
-        if shared := mine & set(map(os.path.abspath, other.paths)):
-            raise InputError(f"{name} and {label} share {len(shared)} images ({min(shared)} ...); they must not.")
-
-
-def _seeded(source: Source, seed: int) -> Source:
-    return source if source.corrupt is None else replace(source, corrupt=replace(source.corrupt, seed=seed))
-
-
-class _AbsentError(Exception):
-    """Something is not where it should be; the text says where."""
 
 
 def _lacking(suite: Suite, missing: Mapping[str, str], known: bool, groups: Mapping[str, Any]) -> str:
     sets = "; ".join(f"{label} (expected: {place})" for label, place in missing.items())
-    rest = "or run the rest with --available"
+    rest = "or run the rest with available=True"
     if not known:
         rest = "the ID images are always needed"
     elif not groups["near"] and not groups["far"]:
         rest = "at least one OOD set is needed"
-    where = "Put them there, or name a suite's folder with --data"
+    where = "Put them there, or say where the suite's files are with data="
     return f"The suite {suite.name} lacks {len(missing)} of its sets: {sets}. {where}; {rest}."
 
 
 def _suite(record: dict[str, Any], stem: str, base: Path, data: Path | None) -> Suite:
-    unknown = sorted(set(record) - {"name", "note", "root", *_PARTS, *_GROUPS})
-    if unknown:
-        raise InputError(
-            f"{', '.join(unknown)} means nothing here; use name, note, root, {', '.join(_PARTS + _GROUPS)}."
-        )
+    if unknown := sorted(set(record) - {"name", "note", "root", *_PARTS, *_GROUPS}):
+        known = ", ".join(("name", "note", "root", *_PARTS, *_GROUPS))
+        raise InputError(f"{', '.join(unknown)} means nothing here; use {known}.")
     if "id" not in record:
         raise InputError("the ID test images are missing; give id = PATH.")
-    if data is not None:
-        base = data
-    elif "root" in record:
-        base = base / _expanded(str(record["root"]))
+    base = data if data is not None else base / _expanded(str(record.get("root", "")))
     parts: dict[str, Any] = {part: _source(record[part], base) for part in _PARTS if part in record}
     groups: dict[str, Any] = {group: _sets(record.get(group, {}), group, base) for group in _GROUPS}
     return Suite(str(record.get("name", stem)), **parts, **groups, note=str(record.get("note", "")))
@@ -267,7 +238,7 @@ def _expanded(text: str) -> str:
 
 
 def _entries(text: str, group: str) -> list[tuple[str, Source]]:
-    """The set, or sets, that one text of the command line stands for."""
+    """The set, or sets, that one text stands for."""
     if group == "shifted" and text == "all":
         return [(str(change), Source(None, corrupt=change)) for change in all_corruptions()]
     name, place = name_and_path(text)
@@ -277,7 +248,7 @@ def _entries(text: str, group: str) -> list[tuple[str, Source]]:
 
 
 def name_and_path(text: str) -> tuple[str, str]:
-    """``NAME=PATH``; where the part before ``=`` holds a slash it is a path too."""
+    """Name and path from ``NAME=PATH`` or ``PATH``; if the part before ``=`` holds a slash, all of it is a path."""
     name, equals, place = text.partition("=")
     if not equals or "/" in name or os.sep in name:
         path = Path(text)
@@ -285,67 +256,3 @@ def name_and_path(text: str) -> tuple[str, str]:
     if not name or not place:
         raise InputError(f"The set {text!r} lacks a name or a path; give PATH or NAME=PATH.")
     return name, place
-
-
-def _open(source: Source, own: ImageSet | None) -> ImageSet:
-    if source.images is None:
-        assert own is not None
-        found = own
-    elif source.images.startswith("digits:"):
-        from adascale.network.digits import digit_images  # imports torch
-
-        found = digit_images(source.images.removeprefix("digits:"))
-    else:
-        found = _found(Path(source.images), source.root)
-    if source.labels is not None:
-        found = replace(found, labels=_labels(found, Path(source.labels)))
-    if source.rows is not None:
-        if source.rows[1] > len(found):
-            raise InputError(f"rows = {list(source.rows)}, but {source.images} has {len(found)} images.")
-        found = found.subset(range(*source.rows))
-    return found if source.corrupt is None else replace(found, change=source.corrupt)
-
-
-def _found(path: Path, root: str | None) -> ImageSet:
-    if not path.exists():
-        raise _AbsentError(str(path))
-    try:
-        images = find_images(path, root)
-    except InputError:
-        if path.is_dir():
-            raise _AbsentError(f"{path}, which holds no image") from None
-        raise
-    if path.suffix.lower() in LIST_SUFFIXES and path.is_file() and not images.paths[0].exists():
-        raise _AbsentError(f"{images.paths[0]}, the first image of {path}")
-    return images
-
-
-def _labels(images: ImageSet, table: Path) -> list[int]:
-    """By the image's name or its file's; a first line with titles is skipped."""
-    if not table.is_file():
-        raise _AbsentError(str(table))
-    with open(table, newline="", encoding="utf8", errors="replace") as lines:
-        rows = [row for row in csv.reader(lines) if len(row) >= 2]
-    known = {row[0]: int(row[1]) for row in rows if re.fullmatch(r"-?\d+", row[1].strip())}
-    keys = [name if name in known else name.rpartition("/")[2] for name in images.names]
-    unknown = [key for key in keys if key not in known]
-    if unknown:
-        raise InputError(f"{table} has no class for {unknown[0]} ({len(unknown)} such); give filename,class_index.")
-    return [known[key] for key in keys]
-
-
-def _set_aside(images: ImageSet, suite: Suite, seed: int) -> tuple[ImageSet, ImageSet]:
-    count = min(_MOST_VAL, max(_LEAST_VAL, len(images) // 5), len(images) // 2)
-    if not count:
-        raise InputError(
-            f"The ID set {suite.id.images} has 1 image; give val, or at least 2, of which one is set aside."
-        )
-    order = np.random.default_rng(seed).permutation(len(images))
-    return images.subset(sorted(order[count:].tolist())), images.subset(sorted(order[:count].tolist()))
-
-
-def at_most(images: ImageSet, limit: int | None, seed: int) -> ImageSet:
-    """At most so many images, a seeded draw; the order stays."""
-    if limit is None or len(images) <= limit:
-        return images
-    return images.subset(sorted(np.random.default_rng(seed).permutation(len(images))[:limit].tolist()))

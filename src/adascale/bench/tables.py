@@ -13,20 +13,7 @@ from typing import Any
 from safetensors.torch import save_file
 
 from adascale.bench.figures import over_models
-from adascale.bench.results import (
-    AUPR_IN,
-    AUPR_OUT,
-    AUROC,
-    FPR95,
-    FPR95_ID,
-    KINDS,
-    MEANS,
-    Metric,
-    ModelRun,
-    Row,
-    Run,
-    Spectrum,
-)
+from adascale.bench.results import KINDS, MEANS, METRICS, USUAL, ModelRun, Row, Run, Spectrum
 from adascale.core.errors import InputError
 from adascale.report.csv import csv_text
 from adascale.report.document import DASH, Cell, Column, Document, Line, Table
@@ -35,8 +22,6 @@ from adascale.report.markdown import to_markdown
 from adascale.storage.atomic import write_text
 
 FORMAT, FORMAT_VERSION = "adascale-benchmark", 1
-USUAL: tuple[Metric, ...] = (FPR95, AUROC)
-BOTH: tuple[Metric, ...] = (FPR95, AUROC, FPR95_ID)  # both meanings of FPR@95
 # Column of results.csv -> field of a row. The first are OpenOOD's.
 _COLUMNS = {
     "dataset": "dataset", "FPR@95": "fpr95", "AUROC": "auroc", "AUPR_IN": "aupr_in", "AUPR_OUT": "aupr_out",
@@ -48,12 +33,11 @@ _READ_AS = (
 )
 
 
-def group_name(spectrum: Spectrum, kind: str) -> str:
-    """The heading over the means of a kind of sets."""
-    return KINDS[kind] + (", full spectrum" if spectrum == "full" else "")
+def _spectrum(spectrum: Spectrum) -> str:
+    return ", full spectrum" if spectrum == "full" else ""
 
 
-def summary(title: str, rows: Sequence[Row], metrics: Sequence[Metric]) -> Table:
+def summary(title: str, rows: Sequence[Row], metrics: Sequence[Column]) -> Table:
     """The means over the near and the far sets, a line for each method; over several networks, their means.
 
     A method that is missing on some of the networks is not ranked, and its line says on how many it was run.
@@ -69,41 +53,41 @@ def summary(title: str, rows: Sequence[Row], metrics: Sequence[Metric]) -> Table
         for spectrum, kind in groups:
             key = (method, MEANS[kind], spectrum)
             for metric in metrics if key in values else ():
-                mean, deviation = values[key][metric.field]
+                mean, deviation = values[key][metric.key]
                 cell = Cell(100 * mean, spread=100 * deviation if counts[key] > 1 else None)
-                cells[f"{spectrum}.{kind}.{metric.field}"] = cell
+                cells[f"{spectrum}.{kind}.{metric.key}"] = cell
         whole = count == most
         lines.append(Line(method, cells, "" if whole else None, "" if whole else f"{count} of {most} networks"))
     columns = [
-        Column(f"{spectrum}.{kind}.{one.field}", one.title, group_name(spectrum, kind), one.good, hint=one.hint)
+        replace(metric, key=f"{spectrum}.{kind}.{metric.key}", group=KINDS[kind] + _spectrum(spectrum))
         for spectrum, kind in groups
-        for one in metrics
+        for metric in metrics
     ]
     return Table(title, columns, lines, head="method")
 
 
 def per_set(rows: Sequence[Row], several: bool) -> Table:
     """ID against one OOD set: a line for each method, and for each network if there are several."""
-    columns = [Column("network", "Network")] if several else []
-    interval = Column("interval", "95 % interval", hint="of the AUROC, by bootstrap over the images")
-    metrics = (AUROC, FPR95, FPR95_ID, AUPR_IN, AUPR_OUT)
-    columns += [Column(one.field, one.title, good=one.good, hint=one.hint) for one in metrics]
-    columns.insert(1 + several, interval)
-    columns += [Column("id_images", "ID images"), Column("ood_images", "OOD images")]
-    lines = []
-    for row in rows:
-        cells = {one.field: Cell(100 * getattr(row, one.field)) for one in metrics}
-        cells |= {
-            name: Cell(getattr(row, name), text=f"{getattr(row, name):,}") for name in ("id_images", "ood_images")
-        }
-        if row.low is not None and row.high is not None:
-            cells["interval"] = Cell(100 * row.low, text=f"{100 * row.low:.2f}{DASH}{100 * row.high:.2f}")
-        lines.append(Line(row.method, cells | {"network": Cell(text=row.model)}, rivals=row.model))
-    full = ", full spectrum" if rows[0].spectrum == "full" else ""
-    return Table(f"{rows[0].dataset}{full}", columns, lines, head="method")
+    fpr95, auroc, *others = METRICS
+    columns = [
+        *([Column("network", "Network")] if several else []), auroc,
+        Column("interval", "95 % interval", hint="of the AUROC, by bootstrap over the images"), fpr95, *others,
+        Column("id_images", "ID images"), Column("ood_images", "OOD images"),
+    ]  # fmt: skip
+    return Table(
+        f"{rows[0].dataset}{_spectrum(rows[0].spectrum)}", columns, [_set_line(row) for row in rows], head="method"
+    )
 
 
-def summaries(run: Run, metrics: Sequence[Metric]) -> list[Table]:
+def _set_line(row: Row) -> Line:
+    cells = {one.key: Cell(100 * getattr(row, one.key)) for one in METRICS} | {"network": Cell(text=row.model)}
+    cells |= {key: Cell(getattr(row, key), text=f"{getattr(row, key):,}") for key in ("id_images", "ood_images")}
+    if row.low is not None and row.high is not None:
+        cells["interval"] = Cell(100 * row.low, text=f"{100 * row.low:.2f}{DASH}{100 * row.high:.2f}")
+    return Line(row.method, cells, rivals=row.model)
+
+
+def summaries(run: Run, metrics: Sequence[Column]) -> list[Table]:
     """The summary of each network."""
     return [summary(one.model, [row for row in run.rows if row.model == one.model], metrics) for one in run.models]
 
@@ -115,11 +99,12 @@ def for_terminal(run: Run, model: ModelRun) -> Table:
     return _short(summary(title, [row for row in run.rows if row.model == model.model], USUAL))
 
 
-def as_document(run: Run) -> Document:
+def run_document(run: Run) -> Document:
     """A table for each network, and one for all of them if there are several."""
     tables = summaries(run, USUAL)
     if len(tables) > 1:
-        tables.append(summary(f"mean and deviation over {len(tables)} networks", run.rows, USUAL))
+        mean = summary(f"mean and deviation over {len(tables)} networks", run.rows, USUAL)
+        tables.append(replace(mean, lines=[_with_deviation(line) for line in mean.lines]))
     notes = [_READ_AS]
     for model in run.models:
         sizes = ", ".join(f"{name} {info.images} ({info.kind})" for name, info in model.sets.items())
@@ -128,6 +113,11 @@ def as_document(run: Run) -> Document:
     if note := run.reproduce.get("suite", {}).get("note"):
         notes.append(note)
     return Document(run.suite, [_short(table) for table in tables], notes)
+
+
+def _with_deviation(line: Line) -> Line:
+    """In these files the deviation of a single network is 0, not left out."""
+    return replace(line, cells={key: replace(cell, spread=cell.spread or 0.0) for key, cell in line.cells.items()})
 
 
 def _short(table: Table) -> Table:
@@ -139,7 +129,7 @@ def _short(table: Table) -> Table:
 def write_results(run: Run, folder: Path) -> list[Path]:
     """``results.csv``, ``results.json``, ``tables.md``, ``tables.tex`` and ``scores.safetensors``."""
     folder.mkdir(parents=True, exist_ok=True)
-    document = as_document(run)
+    document = run_document(run)
     texts = {
         "results.csv": csv_text(map(_record, run.rows), ["model", "method", *_COLUMNS]),
         "results.json": json.dumps(as_json(run), indent=1, allow_nan=False) + "\n",

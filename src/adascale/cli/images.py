@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from adascale.bench import SUITES
-from adascale.bench.suites import Suite, SuiteImages, at_most, load_suite, name_and_path, open_suite, own_suite
+from adascale.bench.opening import at_most
+from adascale.bench.suites import Suite, SuiteImages, load_suite, name_and_path, open_suite, own_suite
 from adascale.cli.console import say
 from adascale.cli.groups import ImageOptions, SuiteOptions
 from adascale.core.errors import InputError

@@ -15,10 +15,9 @@ from adascale.cli.console import end, resumable, say
 from adascale.cli.networks import absolute, device
 from adascale.core.errors import InputError
 from adascale.images.preprocess import Preprocess
-from adascale.images.sources import ImageSet
+from adascale.images.sources import ImageSet, find_labelled
 from adascale.network.loading import load_network, new_network
-from adascale.network.trained import Registered, register
-from adascale.training.augment import labelled
+from adascale.network.trained import Registered, write_network_list
 from adascale.training.processes import engine
 from adascale.training.recipes import OWN, RECIPES, Recipe, budgeted
 from adascale.training.train import Training
@@ -59,7 +58,7 @@ def train(given: Train) -> None:
         found.append(_registered(given.out, seed, record))
     if process.rank:
         return
-    _report(found, register(given.out, found), given.as_json)
+    _report(found, write_network_list(given.out, found), given.as_json)
     for image, reason in failures.items():
         say(f"skipped {image}: {reason}")
     end(len(failures), len(images))
@@ -67,7 +66,7 @@ def train(given: Train) -> None:
 
 def _images(given: Train) -> tuple[ImageSet, ImageSet | None, int]:
     """Training images, validation images numbered in the same way, and the number of classes."""
-    found, names = labelled(given.data, given.root)
+    found, names = find_labelled(given.data, given.root)
     count = given.classes or (len(names) if names else max(1, 1 + max(found.labels or [0])))
     val = given.val
     if val is None:
@@ -80,7 +79,7 @@ def _images(given: Train) -> tuple[ImageSet, ImageSet | None, int]:
         raise InputError(
             f"--val {val} is a folder of classes, --data a list that numbers its own; give --val as a list or .npz too."
         )
-    return found, labelled(val, given.root, names)[0], count
+    return found, find_labelled(val, given.root, names)[0], count
 
 
 def _recipe(given: Train, scalable: bool) -> tuple[Recipe, float]:

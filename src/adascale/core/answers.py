@@ -14,11 +14,11 @@ from adascale.core.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """The answer for a batch of N images; every field has N rows.
+    """The full answer for a batch of N images; every field has N rows.
 
-    is_ood: ``score > threshold``, the same as ``p_value <= level`` (`Calibration.level`: alpha, or the least that can
-    be promised). score: higher = more out-of-distribution. p_value: share of in-distribution images at least as
-    unusual. logits: the network's own, untouched. prediction: their largest.
+    is_ood: ``score > threshold``, the same as ``p_value <= level`` (`Calibration.level`: alpha, or the lowest level
+    that can be guaranteed). score: higher = more out-of-distribution. p_value: share of in-distribution images at least
+    as unusual. logits: those of the network, unchanged. prediction: the class of the largest logit.
     """
 
     is_ood: Tensor
@@ -38,8 +38,8 @@ class Verdict:
 class Decision:
     """Yes or no for a batch of N images; every field has N rows.
 
-    is_ood: the same as that of the full `Verdict`. early: settled by the clean pass alone. logits: the network's own.
-    prediction: their largest.
+    is_ood: the same as in the full `Verdict`. early: whether the clean pass alone settled it. logits: those of the
+    network. prediction: the class of the largest logit.
     """
 
     is_ood: Tensor
@@ -59,7 +59,7 @@ Answer = TypeVar("Answer", Verdict, Decision)
 
 
 def joined(parts: Sequence[Answer]) -> Answer:
-    """One answer of many, in order."""
+    """One answer for all the images of these answers, in order."""
     if not parts:
         raise InputError("There are no images to judge; give a tensor (N, C, H, W) or batches.")
     columns = (torch.cat([getattr(part, field.name) for part in parts]) for field in fields(parts[0]))

@@ -6,7 +6,7 @@ class AdascaleError(Exception):
 
 
 class InputError(AdascaleError, ValueError):
-    """Something handed in does not fit; the message says what would."""
+    """An argument or file does not fit; the message says what would."""
 
 
 class HeadNotFoundError(AdascaleError, LookupError):
@@ -18,7 +18,7 @@ class NotFittedError(AdascaleError, RuntimeError):
 
 
 class DetectorFileError(AdascaleError, ValueError):
-    """A detector file is damaged, foreign, or belongs to another network."""
+    """A detector file is damaged, was not written by this library, or belongs to another network."""
 
 
 class MissingExtraError(AdascaleError, ImportError):
@@ -26,4 +26,4 @@ class MissingExtraError(AdascaleError, ImportError):
 
 
 class AdascaleWarning(UserWarning):
-    """Something works, but not the way one might assume."""
+    """Something works, but not in the way one might assume."""

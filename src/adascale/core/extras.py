@@ -1,4 +1,4 @@
-"""Optional packages: imported where they are used, with the install line where they are missing."""
+"""Optional packages: imported where they are used; an error names the install line where one is missing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from types import ModuleType
 
 from adascale.core.errors import MissingExtraError
 
+EXTRAS = {
+    "scikit-learn": "demo",
+    "transformers": "huggingface",
+    "pyarrow": "parquet",
+    "matplotlib": "report",
+    "timm": "timm",
+    "torchvision": "torchvision",
+    "accelerate": "train",
+}  # packages, and the extras that install them
+
 
 def optional(module: str, extra: str) -> ModuleType:
-    """Import ``module``, or say how to get it."""
+    """Import ``module``, or raise an error with the line that installs it."""
     try:
         if module.split(".")[0] in ("torchvision", "timm"):
             declare_torchvision_operators()
@@ -25,8 +35,8 @@ def declare_torchvision_operators() -> None:
     """Let torchvision's CUDA wheel import beside a CPU build of torch.
 
     Such a torchvision cannot load its C++ extension and stops with ``operator torchvision::nms does not exist``. Only
-    detection networks use that operator; declaring its signature is enough for classifiers. Declared only where the
-    import would fail; calling the operator itself still raises.
+    detection networks use that operator, so for classifiers it is enough to declare its signature. This is done only
+    where the import would fail; a call of the operator itself still raises.
     """
     try:
         importlib.import_module("torchvision")

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -83,15 +84,14 @@ def _tried(precision: str, probe: str, machine: str) -> str:
     """The answer that is kept for this machine, else that of a new process."""
     key = hashlib.sha256("\0".join([precision, probe, machine]).encode()).hexdigest()[:32]
     path = cache_folder() / "precisions" / f"{key}.txt"
-    try:
-        kept = path.read_text("utf8")
-    except (OSError, ValueError):
-        kept = ""
-    if kept.endswith("\n"):  # otherwise its writer was interrupted
-        return kept.strip()
+    with suppress(OSError, ValueError):
+        if (kept := path.read_text("utf8")).endswith("\n"):  # otherwise its writer was interrupted
+            return kept.strip()
     found, certain = _run(precision, probe)
     if certain:
-        _keep(path, found)
+        with suppress(OSError):  # the next process tries again
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{found}\n", "utf8")
     return found
 
 
@@ -109,24 +109,15 @@ def _run(precision: str, probe: str) -> tuple[str, bool]:
     return f"the process that tried it was {ended}", code not in _UNCERTAIN
 
 
-def _keep(path: Path, found: str) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{found}\n", "utf8")
-    except OSError:
-        pass  # the next process tries again
-
-
 @lru_cache
-def _processor() -> str:
+def processor() -> str:
     """Model and flags of the processor, as far as the system tells them."""
-    try:
+    lines: list[str] = []
+    with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text("utf8").splitlines()
-    except OSError:
-        lines = []
     told = {line for line in lines if line.startswith(("vendor", "cpu family", "model", "flags", "CPU ", "Features"))}
     return "\n".join([platform.machine(), platform.processor(), *sorted(told)])
 
 
 def _machine() -> str:
-    return "\n".join([_processor(), torch.__version__, *(os.environ.get(name, "") for name in _SWITCHES)])
+    return "\n".join([processor(), torch.__version__, *(os.environ.get(name, "") for name in _SWITCHES)])

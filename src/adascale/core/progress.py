@@ -11,6 +11,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 _LOG_EVERY_SECONDS = 20.0
+_BAR = (
+    TextColumn("{task.description}"),
+    BarColumn(),
+    MofNCompleteColumn(),
+    TextColumn("{task.fields[rate]}"),
+    TimeRemainingColumn(),
+    TextColumn("{task.fields[note]}"),
+)
 
 
 class Advance(Protocol):
@@ -19,38 +27,11 @@ class Advance(Protocol):
 
 @contextmanager
 def progress(title: str, total: int, done: int = 0) -> Iterator[Advance]:
-    """Calls of the yielded function move the display on by so many images; it may be told how things stand."""
-    console = Console(stderr=True)
-    began = time.monotonic()
-    if not console.is_terminal:
-        yield _logger(console, title, total, done)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[rate]}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=console, transient=True) as display:
-        task = display.add_task(title, total=total, completed=done, rate="", note="")
-        seen = 0
+    """Calls of the yielded function move the display on by so many images; ``note`` is shown beside it."""
+    console, began, seen = Console(stderr=True), time.monotonic(), 0
+    last = began
 
-        def advance(images: int, note: str = "") -> None:
-            nonlocal seen
-            seen += images
-            rate = f"{seen / max(time.monotonic() - began, 1e-9):.1f} images/s"
-            display.update(task, advance=images, rate=rate, note=note)
-
-        yield advance
-
-
-def _logger(console: Console, title: str, total: int, done: int) -> Advance:
-    began = last = time.monotonic()
-    seen = 0
-
-    def advance(images: int, note: str = "") -> None:
+    def log(images: int, note: str = "") -> None:
         nonlocal seen, last
         seen += images
         now = time.monotonic()
@@ -61,4 +42,15 @@ def _logger(console: Console, title: str, total: int, done: int) -> Advance:
             line = f"{title}: {done + seen} of {total}, {rate:.1f} images/s, {left:.0f} s left"
             console.print(f"{line}, {note}" if note else line, highlight=False, soft_wrap=True)
 
-    return advance
+    def move(images: int, note: str = "") -> None:
+        nonlocal seen
+        seen += images
+        rate = f"{seen / max(time.monotonic() - began, 1e-9):.1f} images/s"
+        display.update(task, advance=images, rate=rate, note=note)
+
+    if not console.is_terminal:
+        yield log
+        return
+    with Progress(*_BAR, console=console, transient=True) as display:
+        task = display.add_task(title, total=total, completed=done, rate="", note="")
+        yield move

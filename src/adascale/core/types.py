@@ -1,4 +1,4 @@
-"""What passes between the model and the methods: `Head`, `View`, `Outputs`; and what comes back: `Verdict`."""
+"""What passes between the network and the methods: `Head`, `View`, `Outputs`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Head:
         return features.double() @ self.weight.double().T + self.offset
 
     def fingerprint(self) -> str:
-        """A hash of the layer's values: equal heads, equal fingerprints."""
+        """A hash of the layer's values."""
         digest = hashlib.sha256(repr((tuple(self.weight.shape), self.bias is None)).encode())
         for tensor in (self.weight, self.offset):
             digest.update(tensor.detach().cpu().double().contiguous().numpy().tobytes())
@@ -53,15 +53,15 @@ class Head:
 
 @dataclass(frozen=True)
 class View:
-    """A perturbed look at the input, ``x + step * sign(g)`` on chosen pixels. Equal views share one pass.
+    """A perturbation of the input, ``x + step * sign(g)`` on chosen pixels. Equal views share one pass.
 
     pixels: ``trivial`` (lowest ``|g|``), ``salient`` (highest), ``all``, or ``random`` (no gradient: positions and
     signs come from one draw of ``seed`` per input shape). fraction: the paper's ``o``, the share of all channel
     values. step: the paper's ``epsilon``, in normalised input units.
 
     ``g`` is the gradient of the predicted class's logit, or, where a temperature ``T`` is given, of the cross-entropy
-    of ``z / T`` against the predicted class (ODIN; there ``sign(0) = 1``). std: what the step is divided by, one value
-    for each channel.
+    of ``z / T`` against the predicted class (ODIN; there ``sign(0) = 1``). std: the step is divided by it, channel by
+    channel.
     """
 
     pixels: Pixels = "trivial"
@@ -78,7 +78,7 @@ class View:
             raise InputError(f"fraction={self.fraction}; it is a share of the pixels, above 0 and at most 1.")
         if not (math.isfinite(self.step) and self.seed == int(self.seed)):
             raise InputError(f"step={self.step}, seed={self.seed}; the step is a finite number, the seed a whole one.")
-        # Fields without effect are set to one value, so that views that look the same are equal.
+        # Fields without effect are set to one value, so that views with the same effect are equal.
         if self.pixels == "all":
             object.__setattr__(self, "fraction", 1.0)
         if self.pixels == "random":
@@ -100,12 +100,12 @@ class View:
 
 _DTYPES = (torch.float32, torch.float64)
 
-view_of = lru_cache(maxsize=64, typed=True)(View)  # checked once, not for every batch
+view_of = lru_cache(maxsize=64, typed=True)(View)  # the fields are checked once, not for every batch
 
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """All a method may know about a batch: logits (N, C), features (N, D), per view the perturbed features (N, D)."""
+    """What a method knows about a batch: logits (N, C), features (N, D), and perturbed features for each view."""
 
     logits: Tensor
     features: Tensor
@@ -152,7 +152,7 @@ class Outputs:
 
     @staticmethod
     def cat(parts: Sequence[Outputs]) -> Outputs:
-        """One `Outputs` of many, in order. Labels are kept where every part has them."""
+        """The parts joined in order. Labels are kept where every part has them."""
         if not parts:
             raise InputError("There is nothing to join: no batch was given.")
         labels = [part.labels for part in parts if part.labels is not None]
@@ -169,7 +169,7 @@ def _is_settled(tensor: Tensor) -> bool:
 
 
 def _settled(tensor: Tensor) -> Tensor:
-    """On the CPU, where all methods compute, outside any graph, in at least single precision."""
+    """The tensor on the CPU, where all methods compute, without a graph, in at least single precision."""
     if _is_settled(tensor):
         return tensor
     return tensor.detach().to("cpu", torch.promote_types(tensor.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""Decisions at the price of a plain forward pass: the perturbed pass only where it can still change the answer."""
+"""Decisions for little more than a forward pass: the perturbed pass is made only if it can change the answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adascale.detectors import Detector
 from adascale.extraction.extract import extract_batch, extract_views
 from adascale.network.classifier import Classifier
 
-# Bounds and scores are rounded differently; this is far above the difference and far below what any score resolves.
+# Bounds and scores are rounded differently; this margin is far above the difference and far below any that matters.
 _MARGIN = 1e-9
 _MOST_WAITING = 16
 
@@ -23,15 +23,14 @@ _MOST_WAITING = 16
 def decisions(
     classifier: Classifier, method: Detector, threshold: float, batches: Iterable[Tensor], batch_size: int = 32
 ) -> Iterator[Decision]:
-    """One `Decision` a batch, in order: ``score > threshold``, exactly.
+    """One `Decision` for each batch, in order: exactly ``score > threshold``.
 
-    From the clean pass follow bounds of the score over all percentiles that the perturbed pass could lead to (see
-    `Detector.bounds`). Where both lie on one side of the threshold the image is settled; the others are gathered over
-    at most 16 batches, until there are ``batch_size`` of them, and go through the full computation together.
+    The clean pass gives bounds of the score over all percentiles that the perturbed pass could lead to (see
+    `Detector.bounds`). If both lie on one side of the threshold, the image is decided. The others are gathered over at
+    most 16 batches, until there are ``batch_size`` of them, and go through the full computation together.
 
-    A network rounds differently in batches of another size. Where that alone moves an image over the threshold, or its
-    ``Q'`` over a step of the ID sample's distribution and so its percentile, the image may fall either way, as it may
-    with any other batch size.
+    A network rounds differently in batches of another size. If rounding alone moves an image over the threshold, or
+    its ``Q'`` over a step of the eCDF of the ID sample, the decision may differ, as with any other batch size.
     """
     waiting: deque[_Batch] = deque()
     for images in batches:
@@ -45,7 +44,7 @@ def decisions(
 
 
 class _Batch:
-    """A batch after its clean pass: what is settled, and the images of what is not."""
+    """A batch after its clean pass: the decisions so far, and the images that are still undecided."""
 
     def __init__(self, classifier: Classifier, method: Detector, threshold: float, images: Tensor) -> None:
         outputs = extract_batch(classifier, images)
@@ -66,7 +65,7 @@ class _Batch:
 
 
 def _settle(classifier: Classifier, method: Detector, threshold: float, waiting: Iterable[_Batch]) -> None:
-    """The full computation for all open images, batches of one size together."""
+    """Decide all undecided images by the full computation, those of one size together."""
     shapes = dict.fromkeys(batch.images.shape[1:] for batch in waiting if len(batch.open))
     for shape in shapes:
         group = [batch for batch in waiting if len(batch.open) and batch.images.shape[1:] == shape]

@@ -40,7 +40,7 @@ class OODDetector:
 
     model: any ``nn.Module`` that returns logits (or a `Classifier`, which several detectors may share). method: a name
     (see ``adascale methods``) or a configured `Detector`. parameters: the method's own, by name, e.g. ``p_max=90,
-    pixels="random"``. head: the name of the last linear layer, where it cannot be found. alpha: the share of
+    pixels="random"``. head: the name of the last linear layer, if it cannot be found. alpha: the share of
     in-distribution images that may be flagged. split_seed: seed of the split into images to fit on and images that set
     the threshold. preprocess: how image files become inputs; it is kept with the detector and saved with it.
     """
@@ -97,13 +97,13 @@ class OODDetector:
     def fit(self, images: Any, train: Any = None, *, tune: bool | None = None) -> Self:
         """Learn from in-distribution images: a tensor, a DataLoader, any iterable of batches. No labels needed.
 
-        ``train``: training images, with labels where the method says so, for the methods that learn from them (see
-        ``adascale methods``); none of them may be among ``images``, which set the threshold. Without it such methods
-        learn from one half of ``images``.
+        ``train``: training images for the methods that learn from them, with labels if the method needs them (see
+        ``adascale methods``). None of them may be among ``images``, which set the threshold. Without ``train`` such
+        methods learn from one half of ``images``.
 
-        ``tune``: choose the method's parameters on outliers made from a part of the images (see `adascale.outliers`).
-        None does so for AdaSCALE from 64 images on, unless its percentiles were given; True for any method's search
-        space; False never. ``detector.setting`` says what was done.
+        ``tune``: whether to choose the method's parameters on outliers made from a part of the images (see
+        `adascale.images.outliers`). None does so for AdaSCALE if there are at least 64 images and its percentiles were
+        not given; True does so for the search space of any method. ``detector.setting`` says what was done.
         """
         self._forget()
         plan = self.plan(tune)
@@ -170,14 +170,14 @@ class OODDetector:
         parts = []
         for batch, labels in batches(images, self.batch_size):
             if not shapes:
-                self.classifier.locate(batch)  # anew: the weights may have changed since the last fit
+                self.classifier.locate(batch)  # again, because weights may have changed since the last fit
                 self.probe_shape = tuple(batch.shape[1:])
             shapes.add(tuple(batch.shape[1:]))
             parts.append(extract_batch(self.classifier, batch, views, labels))
             if sample is not None:
                 sample.add(batch)
         if not parts:
-            raise InputError("fit got no images; give in-distribution images, some hundred if you have them.")
+            raise InputError("fit got no images; give in-distribution images, a few hundred if you have them.")
         return Outputs.cat(parts), shapes.pop() if len(shapes) == 1 else None
 
     def _outputs_of(self, make: Tamper, images: Tensor, views: Sequence[View]) -> Outputs:
@@ -226,11 +226,7 @@ class OODDetector:
         calibration = self._calibrated()
         score = self.method.score(outputs)
         return Verdict(
-            calibration.is_ood(score),
-            score,
-            calibration.p_value(score),
-            outputs.logits,
-            outputs.logits.argmax(1),
+            calibration.is_ood(score), score, calibration.p_value(score), outputs.logits, outputs.logits.argmax(1)
         )
 
     @property

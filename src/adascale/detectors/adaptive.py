@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -13,14 +13,8 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, Pixels, View, view_of
-from adascale.detectors.base import (
-    FitsOn,
-    check_number,
-    check_percent,
-    finite_rows,
-    in_chunks,
-    rowwise,
-)
+from adascale.detectors.base import Space, finite_rows, in_chunks, rowwise
+from adascale.detectors.parameters import number, percent
 from adascale.detectors.shaping import LOGIT_SCORES, Shaping
 from adascale.maths.activations import Floats, RankedRow, Ranking
 from adascale.maths.stats import descending, ecdf, energy, energy_of, keep_count, ratio_of, top_count
@@ -67,37 +61,29 @@ class Adaptive(Shaping):
     one is taken (the reference takes none).
     """
 
-    fits_on: ClassVar[FitsOn] = "val"
-    passes: ClassVar[str] = "2 forward, 1 backward"
-    tuned_by_default: ClassVar[bool] = True
-    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "relu"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+    fits_on = "val"
+    passes = "2 forward, 1 backward"
+    tuned_by_default = True
+    signed_features = "relu"
+    search_space: ClassVar[Space] = {
         "p_min": (60, 65, 70, 75, 80, 85, 90, 95, 99),
         "p_max": (60, 65, 70, 75, 80, 85, 90, 95, 99),
     }
 
-    p_min: float = 60
-    p_max: float = 85
-    k1: float = 1
-    k2: float = 5
-    lam: float = 10
+    p_min: float = percent(60)
+    p_max: float = percent(85)
+    k1: float = percent(1, above=0)
+    k2: float = percent(5, above=0)
+    lam: float = number(10, least=0)
     pixels: Pixels = "trivial"
-    fraction: float = 0.05
+    fraction: float = number(0.05, above=0, most=1, kind="a share")
     epsilon: float = 0.5
     seed: int = 0
     statistic: Statistic = "q_prime"
 
     def _check_parameters(self) -> None:
-        check_percent("p_min", self.p_min)
-        check_percent("p_max", self.p_max)
         if self.p_min > self.p_max:
             raise InputError(f"p_min={self.p_min} is above p_max={self.p_max}; it must not be.")
-        check_percent("k1", self.k1)
-        check_percent("k2", self.k2)
-        check_number("lam", self.lam)
-        if self.statistic not in get_args(Statistic):
-            raise InputError(f"statistic={self.statistic!r}; choose one of {', '.join(get_args(Statistic))}.")
-        View(self.pixels, self.fraction, self.epsilon, self.seed)  # refuses what makes no sense
 
     @property
     def view(self) -> View:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from adascale.core.types import Outputs, Pixels, View, view_of
 from adascale.detectors.adaptive import Adaptive, Values, activation_shift
-from adascale.detectors.base import Detector, check_percent
+from adascale.detectors.base import Detector
+from adascale.detectors.parameters import number, percent
 from adascale.maths.activations import Floats, Ranking
 from adascale.maths.stats import activation_scale
 
@@ -19,8 +19,8 @@ from adascale.maths.stats import activation_scale
 class AdaSCALE_A(Adaptive):
     """AdaSCALE-A: the activations are scaled, ``S = -E(W (a e^r) + b)``. See `Adaptive` for ``r``."""
 
-    name: ClassVar[str] = "adascale_a"
-    summary: ClassVar[str] = "activations scaled by exp(r), percentile adapted to each sample"
+    name = "adascale_a"
+    summary = "activations scaled by exp(r), percentile adapted to each sample"
 
     def scale_of(self, ratio: Floats) -> Floats:
         return activation_scale(ratio)
@@ -33,8 +33,8 @@ class AdaSCALE_A(Adaptive):
 class AdaSCALE_L(Adaptive):
     """AdaSCALE-L: the logits are scaled, ``S = -E(z r^2)``. See `Adaptive` for ``r``."""
 
-    name: ClassVar[str] = "adascale_l"
-    summary: ClassVar[str] = "logits scaled by r^2, percentile adapted to each sample"
+    name = "adascale_l"
+    summary = "logits scaled by r^2, percentile adapted to each sample"
 
     def scale_of(self, ratio: Floats) -> Floats:
         return ratio * ratio
@@ -47,20 +47,16 @@ class AdaSCALE_L(Adaptive):
 class ActivationShift(Detector):
     """The ablation "Q without scaling" of the AdaSCALE paper: ``S = Q``. Fitted on nothing."""
 
-    name: ClassVar[str] = "activation_shift"
-    summary: ClassVar[str] = "ablation: AdaSCALE's Q itself as the score"
-    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
-    passes: ClassVar[str] = "2 forward, 1 backward"
+    name = "activation_shift"
+    summary = "ablation: AdaSCALE's Q itself as the score"
+    cost = "product"
+    passes = "2 forward, 1 backward"
 
-    k1: float = 1
+    k1: float = percent(1, above=0)
     pixels: Pixels = "trivial"
-    fraction: float = 0.05
+    fraction: float = number(0.05, above=0, most=1, kind="a share")
     epsilon: float = 0.5
     seed: int = 0
-
-    def _check_parameters(self) -> None:
-        check_percent("k1", self.k1)
-        View(self.pixels, self.fraction, self.epsilon, self.seed)
 
     @property
     def view(self) -> View:

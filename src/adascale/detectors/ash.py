@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from adascale.core.types import Outputs
-from adascale.detectors.base import check_percent, warn_if_signed
+from adascale.detectors.base import Space, warn_if_signed
+from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
 from adascale.maths.activations import fixed_ratio
 from adascale.maths.stats import activation_scale, descending, keep_count
@@ -26,14 +26,11 @@ class ASH(Shaping):
     ``max(a, 0)`` first, for networks with signed features. Rows without a positive activation have ``s1 / s2 = 1``.
     """
 
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (65, 70, 75, 80, 85, 90, 95)}
-    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
+    search_space: ClassVar[Space] = {"percentile": (65, 70, 75, 80, 85, 90, 95)}
+    signed_features = "as is"
 
-    percentile: float = 90
+    percentile: float = percent(90)
     relu: bool = False
-
-    def _check_parameters(self) -> None:
-        check_percent("percentile", self.percentile)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         features = outputs.features.double()
@@ -54,16 +51,16 @@ class ASH(Shaping):
 class ASH_P(ASH):
     """ASH-P: the kept activations stay as they are. ``S = -E(W a~ + b)``, see `ASH`."""
 
-    name: ClassVar[str] = "ash_p"
-    summary: ClassVar[str] = "only the largest activations"
+    name = "ash_p"
+    summary = "only the largest activations"
 
 
 @dataclass
 class ASH_B(ASH):
     """ASH-B: the kept activations share the sum of all equally. ``S = -E(W a~ + b)``, see `ASH`. The paper's "ASH"."""
 
-    name: ClassVar[str] = "ash_b"
-    summary: ClassVar[str] = "only the largest activations, made equal"
+    name = "ash_b"
+    summary = "only the largest activations, made equal"
 
     def _kept(self, ranked: Tensor, keep: int) -> Tensor:
         return (ranked.sum(1, keepdim=True) / keep).expand(-1, keep)
@@ -73,8 +70,8 @@ class ASH_B(ASH):
 class ASH_S(ASH):
     """ASH-S: the kept activations are scaled by ``exp(s1 / s2)``. ``S = -E(W a~ + b)``, see `ASH`."""
 
-    name: ClassVar[str] = "ash_s"
-    summary: ClassVar[str] = "only the largest activations, scaled"
+    name = "ash_s"
+    summary = "only the largest activations, scaled"
 
     def _kept(self, ranked: Tensor, keep: int) -> Tensor:
         ratio = fixed_ratio(ranked, self.percentile, relu=False)

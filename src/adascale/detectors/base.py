@@ -15,17 +15,21 @@ from torch import Tensor
 
 from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.core.types import Head, Outputs, View
+from adascale.detectors import parameters
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 FitsOn = Literal["nothing", "val", "train", "train+labels"]
-SIGNED_FEATURES = {
+Cost = Literal["light", "product", "bank", "heavy"]
+Signed = Literal["any", "relu", "as is"]
+Space = Mapping[str, tuple[Any, ...]]
+SIGNED_FEATURES: Mapping[Signed, str] = {
     "any": "indifferent to the sign of the features",
     "relu": "negative features count as 0",
     "as is": "made for non-negative features; signed ones are used as they are",
 }
-COSTS = {
+COSTS: Mapping[Cost, str] = {
     "light": "arithmetic on each sample",
     "product": "a matrix product or sort for each sample",
     "bank": "a product with stored training samples",
@@ -47,10 +51,10 @@ class Detector(ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     fits_on: ClassVar[FitsOn] = "nothing"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {}
+    search_space: ClassVar[Space] = {}
     tuned_by_default: ClassVar[bool] = False
-    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "any"
-    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "light"
+    signed_features: ClassVar[Signed] = "any"
+    cost: ClassVar[Cost] = "light"
     passes: ClassVar[str] = "1 forward"  # of the network with the default parameters, as `views` implies
 
     if TYPE_CHECKING:  # what a class found by name accepts is known only to that class
@@ -58,6 +62,7 @@ class Detector(ABC):
         def __init__(self, **parameters: Any) -> None: ...
 
     def __post_init__(self) -> None:
+        parameters.check(self)
         self._check_parameters()
 
     @property
@@ -87,7 +92,9 @@ class Detector(ABC):
         return self
 
     def score(self, outputs: Outputs) -> Tensor:
-        """OOD scores (N,), float64, higher = more OOD; a row with NaN or infinite activations scores +inf."""
+        """OOD scores (N,), float64, higher = more OOD; +inf for rows with NaN or infinite activations, and for
+        rows so large that the method's arithmetic overflows.
+        """
         if not self.is_fitted:
             raise NotFittedError(f"{self.name} is not fitted (or a parameter changed since): call fit first.")
         self._check_shapes(outputs, self.head_)
@@ -128,7 +135,7 @@ class Detector(ABC):
         return self
 
     def _check_parameters(self) -> None:  # noqa: B027 (only methods with parameters write it)
-        """Refuse hyperparameters that make no sense, when made and when fitted."""
+        """Refuse parameters that do not fit together. Types and ranges are checked by their declarations."""
 
     def _fit(self, reference: Outputs, head: Head) -> None:  # noqa: B027 (only methods that learn write it)
         """Learn from checked ID outputs."""
@@ -177,11 +184,11 @@ class Detector(ABC):
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
         if all_finite(looked_at(chunk, self.views)):
-            return self._score(chunk)
+            return _overflow_is_ood(self._score(chunk))
         finite = finite_rows(chunk, self.views)
         scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
         if finite.any():
-            scores[finite] = self._score(chunk[finite])
+            scores[finite] = _overflow_is_ood(self._score(chunk[finite]))
         return scores
 
     def _check_views(self, outputs: Outputs) -> None:
@@ -252,20 +259,9 @@ def looked_at(outputs: Outputs, views: Sequence[View]) -> list[Tensor]:
     return [outputs.logits, outputs.features, *(outputs.views[view] for view in views)]
 
 
-def check_percent(name: str, value: float, low: float = 0, high: float = 100) -> None:
-    if not low <= value <= high:
-        raise InputError(f"{name}={value}; it is a percentage from {low:g} to {high:g}.")
-
-
-def check_number(name: str, value: float, above: float = -math.inf) -> None:
-    if not (math.isfinite(value) and value > above):
-        bound = f" above {above:g}" if above > -math.inf else ""
-        raise InputError(f"{name}={value}; it must be a finite number{bound}.")
-
-
-def check_count(name: str, value: float, least: int = 1) -> None:
-    if value != int(value) or value < least:
-        raise InputError(f"{name}={value}; it must be a whole number, at least {least}.")
+def _overflow_is_ood(scores: Tensor) -> Tensor:
+    """+inf for each score that is not finite: activations so large that the arithmetic overflowed."""
+    return scores if all_finite([scores]) else torch.where(scores.isfinite(), scores, math.inf)
 
 
 def warn_if_signed(name: str, features: Tensor) -> None:

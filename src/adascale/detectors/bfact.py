@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import FitsOn, check_count, check_percent, feature_chunks
+from adascale.detectors.base import Space, feature_chunks
+from adascale.detectors.parameters import number, percent
 from adascale.detectors.shaping import Shaping
 from adascale.maths.quantiles import quantiles
 
@@ -25,18 +25,14 @@ class BFAct(Shaping):
     ``g(a) = a / sqrt(1 + (a / c)^(2N))``, ``S = -E(W g(a) + b)``. Negative features are damped like positive ones.
     """
 
-    name: ClassVar[str] = "bfact"
-    summary: ClassVar[str] = "activations through a Butterworth filter"
-    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
-    fits_on: ClassVar[FitsOn] = "train"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (85, 90, 95, 99), "order": (1, 2, 3)}
+    name = "bfact"
+    summary = "activations through a Butterworth filter"
+    signed_features = "as is"
+    fits_on = "train"
+    search_space: ClassVar[Space] = {"percentile": (85, 90, 95, 99), "order": (1, 2, 3)}
 
-    percentile: float = 95
-    order: int = 2
-
-    def _check_parameters(self) -> None:
-        check_percent("percentile", self.percentile)
-        check_count("order", self.order)
+    percentile: float = percent(95)
+    order: int = number(2, least=1)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         (cut,) = quantiles(partial(feature_chunks, reference), [self.percentile / 100])

@@ -68,13 +68,21 @@ def bank_blocks(bank: Tensor) -> tuple[Tensor, ...]:
 def precision_root(covariance: Tensor, name: str) -> Tensor:
     """``L`` (D, rank) with ``L L^T`` the pseudo-inverse: directions without variance are left out."""
     values, vectors = torch.linalg.eigh(covariance)
-    keep = values > values[-1] * max(1e-12, len(values) * torch.finfo(torch.float64).eps)
-    if values[-1] <= 0 or not keep.any():
+    keep = has_variance(values)
+    if not keep.any():
         raise InputError(
             f"{name} needs samples that differ within their classes; give several training samples of each."
         )
     root: Tensor = vectors[:, keep] / values[keep].sqrt()
     return root
+
+
+def has_variance(eigenvalues: Tensor) -> Tensor:
+    """Which of the ascending eigenvalues of a covariance count as more than rounding: those above ``D eps`` times the
+    largest, as in the pseudo-inverse of SciPy and of the reference codes.
+    """
+    floor = len(eigenvalues) * torch.finfo(torch.float64).eps
+    return eigenvalues > eigenvalues[-1].clamp_min(0) * floor
 
 
 def squared_distances(points: Tensor, centres: Tensor) -> Tensor:

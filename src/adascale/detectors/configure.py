@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from adascale import detectors
 from adascale.core.errors import InputError
 from adascale.detectors.base import Detector
+from adascale.detectors.registry import get
 
 
 def configured(method: str | type[Detector], parameters: Mapping[str, Any]) -> Detector:
     """The method of this name or class, with these parameters in place of its defaults."""
-    cls = detectors.get(method) if isinstance(method, str) else method
+    cls = get(method) if isinstance(method, str) else method
     known = sorted(field.name for field in fields(cls))
     if unknown := [name for name in parameters if name not in known]:
         raise InputError(f"{cls.name} has no parameter {unknown[0]!r}; it has: {', '.join(known) or 'none'}.")

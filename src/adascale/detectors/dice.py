@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import FitsOn, check_percent
+from adascale.detectors.base import Space
 from adascale.detectors.classes import mean_features
+from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
 from adascale.maths.quantiles import matrix_quantile
 
@@ -23,15 +23,12 @@ class DICE(Shaping):
     ``percentile`` of all become 0; ``S = -E(W~ a + b)``. Indifferent to the sign of the features.
     """
 
-    name: ClassVar[str] = "dice"
-    summary: ClassVar[str] = "only the weights that contribute most"
-    fits_on: ClassVar[FitsOn] = "train"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (10, 30, 50, 70, 90)}
+    name = "dice"
+    summary = "only the weights that contribute most"
+    fits_on = "train"
+    search_space: ClassVar[Space] = {"percentile": (10, 30, 50, 70, 90)}
 
-    percentile: float = 90
-
-    def _check_parameters(self) -> None:
-        check_percent("percentile", self.percentile)
+    percentile: float = percent(90)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         contribution = mean_features(reference) * head.weight.double()

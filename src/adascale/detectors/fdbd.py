@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import mean_features
 from adascale.maths.stats import row_norms
 
@@ -25,16 +23,12 @@ class FDBD(Detector):
     ``normaliser="norm"`` divides by ``||a||`` instead.
     """
 
-    name: ClassVar[str] = "fdbd"
-    summary: ClassVar[str] = "distance to the decision boundaries"
-    fits_on: ClassVar[FitsOn] = "train"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"normaliser": ("distance", "norm")}
+    name = "fdbd"
+    summary = "distance to the decision boundaries"
+    fits_on = "train"
+    search_space: ClassVar[Space] = {"normaliser": ("distance", "norm")}
 
     normaliser: Literal["distance", "norm"] = "distance"
-
-    def _check_parameters(self) -> None:
-        if self.normaliser not in ("distance", "norm"):
-            raise InputError(f"normaliser={self.normaliser!r}; choose distance or norm.")
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.mean_ = mean_features(reference)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
 from adascale.core.types import Outputs
-from adascale.detectors.base import Detector, check_count, check_number
+from adascale.detectors.base import Detector, Space
+from adascale.detectors.parameters import number
 from adascale.maths.stats import generalised_entropy
 
 
@@ -21,19 +21,15 @@ class GEN(Detector):
     nothing.
     """
 
-    name: ClassVar[str] = "gen"
-    summary: ClassVar[str] = "generalised entropy of the softmax"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+    name = "gen"
+    summary = "generalised entropy of the softmax"
+    search_space: ClassVar[Space] = {
         "gamma": (0.01, 0.1, 0.5, 1, 2, 5, 10),
         "top": (10, 50, 100, 200, 500, 1000),
     }
 
-    gamma: float = 0.1
-    top: int = 100
-
-    def _check_parameters(self) -> None:
-        check_number("gamma", self.gamma, above=0)
-        check_count("top", self.top)
+    gamma: float = number(0.1, above=0)
+    top: int = number(100, least=1)
 
     def _score(self, outputs: Outputs) -> Tensor:
         return generalised_entropy(outputs.logits, self.gamma, self.top)

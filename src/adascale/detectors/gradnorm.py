@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -19,8 +18,8 @@ class GradNorm(Detector):
     ``S = -||a||_1 sum_c |C p_c - 1|``, ``p = softmax(z)``. Fitted on nothing.
     """
 
-    name: ClassVar[str] = "gradnorm"
-    summary: ClassVar[str] = "L1 norm of the last layer's gradient"
+    name = "gradnorm"
+    summary = "L1 norm of the last layer's gradient"
 
     def _score(self, outputs: Outputs) -> Tensor:
         p = outputs.logits.double().softmax(1)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, FitsOn, in_chunks
+from adascale.detectors.base import Detector, in_chunks
 
 
 @dataclass
@@ -20,10 +19,10 @@ class KLM(Detector):
     predicted do not count (the reference gives them a one-hot mean, which is infinitely far from any softmax).
     """
 
-    name: ClassVar[str] = "klm"
-    summary: ClassVar[str] = "divergence from the typical softmax of the nearest class"
-    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
-    fits_on: ClassVar[FitsOn] = "val"
+    name = "klm"
+    summary = "divergence from the typical softmax of the nearest class"
+    cost = "product"
+    fits_on = "val"
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         classes = reference.logits.shape[1]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, FitsOn, check_count
+from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import bank_blocks
+from adascale.detectors.parameters import number
 from adascale.maths.stats import row_norms, unit_rows
 
 
@@ -25,16 +25,13 @@ class KNN(Detector):
     with the caller, not copied), searched in blocks. An all-zero row has ``u = 0``.
     """
 
-    name: ClassVar[str] = "knn"
-    summary: ClassVar[str] = "distance to the K-th nearest training sample"
-    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "bank"
-    fits_on: ClassVar[FitsOn] = "train"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"k": (50, 100, 200, 500, 1000)}
+    name = "knn"
+    summary = "distance to the K-th nearest training sample"
+    cost = "bank"
+    fits_on = "train"
+    search_space: ClassVar[Space] = {"k": (50, 100, 200, 500, 1000)}
 
-    k: int = 50
-
-    def _check_parameters(self) -> None:
-        check_count("k", self.k)
+    k: int = number(50, least=1)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         if len(reference) < self.k:

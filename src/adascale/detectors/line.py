@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import FitsOn, check_number, check_percent
+from adascale.detectors.base import Space
 from adascale.detectors.classes import class_means
+from adascale.detectors.parameters import number, percent
 from adascale.detectors.shaping import Shaping
 from adascale.maths.quantiles import matrix_quantile
 
@@ -27,21 +27,16 @@ class LINe(Shaping):
     when needed, one at a time, never all. Defaults: ImageNet; CIFAR-10: 90, 90, 1.0; CIFAR-100: 90, 10, 1.0.
     """
 
-    name: ClassVar[str] = "line"
-    summary: ClassVar[str] = "only features and weights important for the predicted class"
-    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
-    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "heavy"
-    fits_on: ClassVar[FitsOn] = "train+labels"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"p_w": (10, 90), "p_a": (10, 90), "clip": (0.8, 1.0)}
+    name = "line"
+    summary = "only features and weights important for the predicted class"
+    signed_features = "as is"
+    cost = "heavy"
+    fits_on = "train+labels"
+    search_space: ClassVar[Space] = {"p_w": (10, 90), "p_a": (10, 90), "clip": (0.8, 1.0)}
 
-    p_w: float = 10
-    p_a: float = 10
-    clip: float = 0.8
-
-    def _check_parameters(self) -> None:
-        check_percent("p_w", self.p_w)
-        check_percent("p_a", self.p_a)
-        check_number("clip", self.clip, above=0)
+    p_w: float = percent(10)
+    p_a: float = percent(10)
+    clip: float = number(0.8, above=0)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         means, _ = class_means(reference, self.name, every_class=True)

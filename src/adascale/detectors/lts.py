@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 
 from adascale.core.types import Outputs
-from adascale.detectors.base import check_percent
+from adascale.detectors.base import Space
+from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
 from adascale.maths.activations import fixed_ratio
 
@@ -22,15 +22,12 @@ class LTS(Shaping):
     ``S = -E(z r^2)``. Fitted on nothing. Rows without a positive activation have ``r = 1``.
     """
 
-    name: ClassVar[str] = "lts"
-    summary: ClassVar[str] = "logits scaled by r^2, r from one fixed percentile"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (65, 70, 75, 80, 85, 90, 95)}
-    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "relu"
+    name = "lts"
+    summary = "logits scaled by r^2, r from one fixed percentile"
+    search_space: ClassVar[Space] = {"percentile": (65, 70, 75, 80, 85, 90, 95)}
+    signed_features = "relu"
 
-    percentile: float = 95
-
-    def _check_parameters(self) -> None:
-        check_percent("percentile", self.percentile)
+    percentile: float = percent(95)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         ratio = fixed_ratio(outputs.features, self.percentile)

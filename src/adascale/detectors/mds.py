@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import class_means, covariance, mean_features, precision_root, squared_distances
 
 
@@ -20,10 +19,10 @@ class MDS(Detector):
     with the pseudo-inverse where samples are fewer than features. Classes without a training sample do not count.
     """
 
-    name: ClassVar[str] = "mds"
-    summary: ClassVar[str] = "Mahalanobis distance to the nearest class mean"
-    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
-    fits_on: ClassVar[FitsOn] = "train+labels"
+    name = "mds"
+    summary = "Mahalanobis distance to the nearest class mean"
+    cost = "product"
+    fits_on = "train+labels"
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         means, counts = class_means(reference, self.name)

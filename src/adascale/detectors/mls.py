@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -19,8 +18,8 @@ class MLS(Detector):
     ``S = -max_c z_c``. Fitted on nothing.
     """
 
-    name: ClassVar[str] = "mls"
-    summary: ClassVar[str] = "largest logit"
+    name = "mls"
+    summary = "largest logit"
 
     def _score(self, outputs: Outputs) -> Tensor:
         return LOGIT_SCORES["mls"](outputs.logits)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -19,8 +18,8 @@ class MSP(Detector):
     ``S = -max_c softmax(z)_c``. Fitted on nothing.
     """
 
-    name: ClassVar[str] = "msp"
-    summary: ClassVar[str] = "largest softmax probability"
+    name = "msp"
+    summary = "largest softmax probability"
 
     def _score(self, outputs: Outputs) -> Tensor:
         return LOGIT_SCORES["msp"](outputs.logits)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, FitsOn, check_number
+from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import mean_features
 from adascale.maths.stats import row_norms
 
@@ -23,15 +22,12 @@ class NCI(Detector):
     are used as they are.
     """
 
-    name: ClassVar[str] = "nci"
-    summary: ClassVar[str] = "alignment of the centred features with the predicted class's weights"
-    fits_on: ClassVar[FitsOn] = "train"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"norm_weight": (0, 1e-5, 1e-4, 1e-3, 1e-2)}
+    name = "nci"
+    summary = "alignment of the centred features with the predicted class's weights"
+    fits_on = "train"
+    search_space: ClassVar[Space] = {"norm_weight": (0, 1e-5, 1e-4, 1e-3, 1e-2)}
 
     norm_weight: float = 1e-4
-
-    def _check_parameters(self) -> None:
-        check_number("norm_weight", self.norm_weight)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.mean_ = mean_features(reference)

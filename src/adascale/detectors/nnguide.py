@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, FitsOn, check_count
+from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import bank_blocks
+from adascale.detectors.parameters import number
 from adascale.maths.stats import energy, share_count, unit_rows
 
 
@@ -25,20 +25,15 @@ class NNGuide(Detector):
     the samples, but never fewer than ``k`` (the reference's bank depends on the loader's batch size).
     """
 
-    name: ClassVar[str] = "nnguide"
-    summary: ClassVar[str] = "energy times similarity to the nearest training samples"
-    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "bank"
-    fits_on: ClassVar[FitsOn] = "train"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"k": (10, 50, 100), "fraction": (0.01, 0.1)}
+    name = "nnguide"
+    summary = "energy times similarity to the nearest training samples"
+    cost = "bank"
+    fits_on = "train"
+    search_space: ClassVar[Space] = {"k": (10, 50, 100), "fraction": (0.01, 0.1)}
 
-    k: int = 100
-    fraction: float = 0.01
+    k: int = number(100, least=1)
+    fraction: float = number(0.01, above=0, most=1, kind="a share")
     seed: int = 0
-
-    def _check_parameters(self) -> None:
-        check_count("k", self.k)
-        if not 0 < self.fraction <= 1:
-            raise InputError(f"fraction={self.fraction}; it is a share of the training samples, above 0 and at most 1.")
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         if len(reference) < self.k:

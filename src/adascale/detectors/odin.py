@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from adascale.core.types import Outputs, View
-from adascale.detectors.base import Detector, check_number
+from adascale.detectors.base import Detector, Space
+from adascale.detectors.parameters import number
 
 
 @dataclass
@@ -22,23 +22,18 @@ class ODIN(Detector):
     one the step is ``eta`` in normalised units. Fitted on nothing.
     """
 
-    name: ClassVar[str] = "odin"
-    summary: ClassVar[str] = "softmax at a high temperature on a perturbed image"
-    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
-    passes: ClassVar[str] = "2 forward, 1 backward"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+    name = "odin"
+    summary = "softmax at a high temperature on a perturbed image"
+    cost = "product"
+    passes = "2 forward, 1 backward"
+    search_space: ClassVar[Space] = {
         "temperature": (1, 10, 100, 1000),
         "eta": (0.0014, 0.0028),
     }
 
-    temperature: float = 1000
+    temperature: float = number(1000, above=0)
     eta: float = 0.0014
     std: tuple[float, ...] = ()
-
-    def _check_parameters(self) -> None:
-        check_number("temperature", self.temperature, above=0)
-        check_number("eta", self.eta)
-        self.std = tuple(self.std)  # files bring lists
 
     def for_input(self, std: tuple[float, ...]) -> Detector:
         return self if self.std else replace(self, std=tuple(std))

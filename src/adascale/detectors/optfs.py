@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import FitsOn, check_count, feature_chunks, in_chunks
+from adascale.detectors.base import feature_chunks, in_chunks
+from adascale.detectors.parameters import number
 from adascale.detectors.shaping import Shaping
 from adascale.maths.quantiles import quantiles
 
@@ -29,18 +30,13 @@ class OptFS(Shaping):
     bins can number 101 when its steps round badly; ours are always ``bins``.
     """
 
-    name: ClassVar[str] = "optfs"
-    summary: ClassVar[str] = "activations reweighted by an optimal function of their size"
-    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
-    fits_on: ClassVar[FitsOn] = "train"
+    name = "optfs"
+    summary = "activations reweighted by an optimal function of their size"
+    signed_features = "as is"
+    fits_on = "train"
 
     form: Literal["plain", "logits"] = "plain"
-    bins: int = 100
-
-    def _check_parameters(self) -> None:
-        if self.form not in ("plain", "logits"):
-            raise InputError(f"form={self.form!r}; choose plain or logits.")
-        check_count("bins", self.bins)
+    bins: int = number(100, least=1)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         low, high = quantiles(partial(feature_chunks, reference), [_LOW, _HIGH])

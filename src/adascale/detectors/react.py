@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import FitsOn, check_percent, feature_chunks
+from adascale.detectors.base import Space, feature_chunks
+from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
 from adascale.maths.quantiles import quantiles
 
@@ -24,16 +24,13 @@ class ReAct(Shaping):
     Negative features pass unchanged.
     """
 
-    name: ClassVar[str] = "react"
-    summary: ClassVar[str] = "activations clipped at a percentile of the ID ones"
-    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
-    fits_on: ClassVar[FitsOn] = "val"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (85, 90, 95, 99)}
+    name = "react"
+    summary = "activations clipped at a percentile of the ID ones"
+    signed_features = "as is"
+    fits_on = "val"
+    search_space: ClassVar[Space] = {"percentile": (85, 90, 95, 99)}
 
-    percentile: float = 90
-
-    def _check_parameters(self) -> None:
-        check_percent("percentile", self.percentile)
+    percentile: float = percent(90)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         (threshold,) = quantiles(partial(feature_chunks, reference), [self.percentile / 100])

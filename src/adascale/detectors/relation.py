@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, FitsOn, check_number
+from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import bank_blocks
+from adascale.detectors.parameters import number
 from adascale.maths.stats import unit_rows
 
 
@@ -25,18 +25,14 @@ class Relation(Detector):
     they are shared with the caller, not copied.
     """
 
-    name: ClassVar[str] = "relation"
-    summary: ClassVar[str] = "summed similarity to the training samples, features times softmax"
-    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "bank"
-    fits_on: ClassVar[FitsOn] = "train"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"power": (1, 2, 4, 6, 8)}
+    name = "relation"
+    summary = "summed similarity to the training samples, features times softmax"
+    cost = "bank"
+    fits_on = "train"
+    search_space: ClassVar[Space] = {"power": (1, 2, 4, 6, 8)}
 
-    power: float = 1
+    power: float = number(1, above=0)
     threshold: float = 0.03
-
-    def _check_parameters(self) -> None:
-        check_number("power", self.power, above=0)
-        check_number("threshold", self.threshold)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.bank_, self.bank_logits_ = reference.features, reference.logits

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -19,8 +18,8 @@ class RMDS(MDS):
     ``S = min_c M_c(a) - M_0(a)``: `MDS` minus the distance to one Gaussian (mean, covariance) of all training samples.
     """
 
-    name: ClassVar[str] = "rmds"
-    summary: ClassVar[str] = "Mahalanobis distance minus that to one global Gaussian"
+    name = "rmds"
+    summary = "Mahalanobis distance minus that to one global Gaussian"
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         super()._fit(reference, head)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 from torch import Tensor
 
 from adascale.core.types import Outputs
-from adascale.detectors.base import check_percent, warn_if_signed
+from adascale.detectors.base import Space, warn_if_signed
+from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
 from adascale.maths.activations import fixed_ratio
 from adascale.maths.stats import scaled_activation_logits
@@ -26,16 +26,13 @@ class SCALE(Shaping):
     ``r`` from ``max(a, 0)`` instead. Rows without a positive activation have ``r = 1`` (reference codes divide 0 by 0).
     """
 
-    name: ClassVar[str] = "scale"
-    summary: ClassVar[str] = "activations scaled by exp(r), r from one fixed percentile"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"percentile": (65, 70, 75, 80, 85, 90, 95)}
-    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
+    name = "scale"
+    summary = "activations scaled by exp(r), r from one fixed percentile"
+    search_space: ClassVar[Space] = {"percentile": (65, 70, 75, 80, 85, 90, 95)}
+    signed_features = "as is"
 
-    percentile: float = 85
+    percentile: float = percent(85)
     relu: bool = False
-
-    def _check_parameters(self) -> None:
-        check_percent("percentile", self.percentile)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         if not self.relu:

@@ -10,13 +10,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from adascale.core.errors import InputError
 from adascale.core.types import Outputs
-from adascale.detectors.base import Detector
+from adascale.detectors.base import Cost, Detector
 from adascale.maths.stats import energy, generalised_entropy
 
+LogitScore = Literal["energy", "mls", "msp", "gen"]
 # Scores of logits alone, higher = more OOD.
-LOGIT_SCORES: Mapping[str, Callable[[Tensor], Tensor]] = {
+LOGIT_SCORES: Mapping[LogitScore, Callable[[Tensor], Tensor]] = {
     "energy": lambda logits: -energy(logits),
     "mls": lambda logits: -logits.double().amax(1),
     "msp": lambda logits: -torch.softmax(logits.double(), dim=1).amax(1),
@@ -30,14 +30,9 @@ class Shaping(Detector):
     ``mls``, ``msp`` or ``gen``; so ReAct + GEN is ``ReAct(logit_score="gen")``.
     """
 
-    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
+    cost: ClassVar[Cost] = "product"
 
-    logit_score: str = field(default="energy", kw_only=True)
-
-    def __post_init__(self) -> None:
-        if self.logit_score not in LOGIT_SCORES:
-            raise InputError(f"logit_score={self.logit_score!r}; choose one of {', '.join(LOGIT_SCORES)}.")
-        super().__post_init__()
+    logit_score: LogitScore = field(default="energy", kw_only=True)
 
     @abstractmethod
     def shaped_logits(self, outputs: Outputs) -> Tensor:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, FitsOn, rowwise
+from adascale.detectors.base import Detector, Space, rowwise
 from adascale.detectors.classes import class_means
 from adascale.maths.stats import row_norms, unit_rows
 
@@ -25,16 +23,12 @@ class SHE(Detector):
     ``S = -a . m_c`` (``metric="inner_product"``), ``||a - m_c||`` (``euclidean``) or minus their cosine (``cosine``).
     """
 
-    name: ClassVar[str] = "she"
-    summary: ClassVar[str] = "similarity to the mean feature of the predicted class"
-    fits_on: ClassVar[FitsOn] = "train+labels"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"metric": ("inner_product", "euclidean", "cosine")}
+    name = "she"
+    summary = "similarity to the mean feature of the predicted class"
+    fits_on = "train+labels"
+    search_space: ClassVar[Space] = {"metric": ("inner_product", "euclidean", "cosine")}
 
     metric: Literal["inner_product", "euclidean", "cosine"] = "inner_product"
-
-    def _check_parameters(self) -> None:
-        if self.metric not in ("inner_product", "euclidean", "cosine"):
-            raise InputError(f"metric={self.metric!r}; choose inner_product, euclidean or cosine.")
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         predicted = rowwise(reference, lambda chunk: chunk.logits.argmax(1), torch.int64)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, FitsOn, check_count, in_chunks
-from adascale.detectors.classes import covariance
+from adascale.detectors.base import Detector, Space, in_chunks
+from adascale.detectors.classes import covariance, has_variance
+from adascale.detectors.parameters import number
 from adascale.maths.stats import energy, row_norms
 
 
@@ -25,27 +25,28 @@ class Residual(Detector):
     general one returns a basis that is not orthonormal for rank-deficient features, and scores that are up to 26 % off.
     """
 
-    name: ClassVar[str] = "residual"
-    summary: ClassVar[str] = "norm of the features outside the principal subspace"
-    cost: ClassVar[Literal["light", "product", "bank", "heavy"]] = "product"
-    fits_on: ClassVar[FitsOn] = "train"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"dim": (None, 256, 1000)}
+    name = "residual"
+    summary = "norm of the features outside the principal subspace"
+    cost = "product"
+    fits_on = "train"
+    search_space: ClassVar[Space] = {"dim": (None, 256, 1000)}
 
-    dim: int | None = None
-
-    def _check_parameters(self) -> None:
-        if self.dim is not None:
-            check_count("dim", self.dim)
+    dim: int | None = number(None, least=1)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         size = reference.features.shape[1]
         dim = min(512, max(1, size // 2)) if self.dim is None else self.dim
         if dim >= size:
             raise InputError(f"dim={dim} leaves no residual of {size} features; it must be smaller.")
-        if len(reference) <= dim:
-            raise InputError(f"{self.name} with dim={dim} got {len(reference)} samples; give more, or lower dim.")
         self.origin_ = -torch.linalg.pinv(head.weight.double()) @ head.offset
-        self.basis_ = torch.linalg.eigh(covariance(reference, self.origin_)).eigenvectors[:, : size - dim].contiguous()
+        values, vectors = torch.linalg.eigh(covariance(reference, self.origin_))
+        rank = min(len(reference), int(has_variance(values).sum()))
+        if rank <= dim:
+            raise InputError(
+                f"{self.name} with dim={dim} got {len(reference)} samples whose features span {rank} of {size} "
+                "dimensions, which leaves no residual; give more samples that differ, or a dim below that."
+            )
+        self.basis_ = vectors[:, : size - dim].contiguous()
 
     def _score(self, outputs: Outputs) -> Tensor:
         return row_norms((outputs.features.double() - self.origin_) @ self.basis_)
@@ -59,8 +60,8 @@ class ViM(Residual):
     residual. ``o``, ``R`` and ``dim`` as in `Residual`.
     """
 
-    name: ClassVar[str] = "vim"
-    summary: ClassVar[str] = "residual outside the principal subspace against the energy"
+    name = "vim"
+    summary = "residual outside the principal subspace against the energy"
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         super()._fit(reference, head)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import FitsOn, check_percent, feature_chunks
+from adascale.detectors.base import Space, feature_chunks
+from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
 from adascale.maths.quantiles import quantiles
 
@@ -26,18 +26,16 @@ class VRA(Shaping):
     instead, which *raises* small values; that is another function.)
     """
 
-    name: ClassVar[str] = "vra"
-    summary: ClassVar[str] = "small activations removed, large ones capped"
-    signed_features: ClassVar[Literal["any", "relu", "as is"]] = "as is"
-    fits_on: ClassVar[FitsOn] = "train"
-    search_space: ClassVar[Mapping[str, tuple[Any, ...]]] = {"low": (50, 60, 70), "high": (90, 95, 99)}
+    name = "vra"
+    summary = "small activations removed, large ones capped"
+    signed_features = "as is"
+    fits_on = "train"
+    search_space: ClassVar[Space] = {"low": (50, 60, 70), "high": (90, 95, 99)}
 
-    low: float = 60
-    high: float = 95
+    low: float = percent(60)
+    high: float = percent(95)
 
     def _check_parameters(self) -> None:
-        check_percent("low", self.low)
-        check_percent("high", self.high)
         if self.low >= self.high:
             raise InputError(f"low={self.low} is not below high={self.high}; it must be.")
 

@@ -26,12 +26,8 @@ class Passes:
     workers: int | None = None
 
     def __post_init__(self) -> None:
-        check_batch_size(self.batch_size)
-
-
-def check_batch_size(batch_size: int) -> None:
-    if batch_size < 1:
-        raise InputError(f"batch_size={batch_size}; it counts images, at least 1.")
+        if self.batch_size < 1:
+            raise InputError(f"batch_size={self.batch_size}; it counts images, at least 1.")
 
 
 def batches(source: Any, batch_size: int = 32) -> Iterator[Batch]:
@@ -40,7 +36,7 @@ def batches(source: Any, batch_size: int = 32) -> Iterator[Batch]:
     The items of an iterable may be batches (N, C, H, W) or single images (C, H, W), which are stacked. Each item is a
     tensor, a ``(images, labels, ...)`` pair or a dict such as ``{"pixel_values": ..., "labels": ...}``.
     """
-    check_batch_size(batch_size)
+    batch_size = Passes(batch_size).batch_size  # checked
     if isinstance(source, Tensor | np.ndarray | dict) or _is_pair(source):
         images, labels = _parts(source)
         if images.ndim == 3:

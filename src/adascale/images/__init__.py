@@ -1,1 +1,1 @@
-"""From files and arrays to normalised inputs; corruptions and outliers made from images."""
+"""From image files and arrays to preprocessed batches; corruptions of images and outliers made from them."""

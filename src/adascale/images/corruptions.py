@@ -1,7 +1,7 @@
-"""Covariate shift made on the fly: noise, blur, JPEG, brightness, contrast at five severities, rotation, random blur.
+"""Corruptions made on the fly: noise, blur, JPEG, brightness and contrast at five severities, rotation, random blur.
 
-The strengths are those of CIFAR-10-C at 32 pixels and of ImageNet-C at 224 (Hendrycks and Dietterich, 2019), and lie
-between them in between: what is mild for a large picture would wipe out a small one.
+The strengths are those of CIFAR-10-C for 32 pixels and of ImageNet-C for 224 (Hendrycks and Dietterich, 2019), with
+values between them for sizes between: what is mild for a large picture would wipe out a small one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from adascale.images.decode import eight_bit
 from adascale.images.sources import Change, ImageSet
 
 SMALL, LARGE = 32, 224
-# Severities 1 to 5 where the shorter side has 32 and 224 pixels: deviation, radius, quality, shift, factor.
+# Severities 1 to 5 for a shorter side of 32 and of 224 pixels: deviation, radius, quality, shift, factor.
 STRENGTHS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "noise": ((0.04, 0.06, 0.08, 0.09, 0.10), (0.08, 0.12, 0.18, 0.26, 0.38)),
     "blur": ((0.4, 0.6, 0.7, 0.8, 1.0), (1, 2, 3, 4, 6)),
@@ -37,7 +37,7 @@ _Values = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 @dataclass(frozen=True)
 class Corruption:
-    """One change of every image. Noise depends on the image's name and ``seed`` alone, never on the order.
+    """One change of every image. Noise depends on the image's name and ``seed`` alone, never on the order of images.
 
     severity: 1 (mild) to 5 (severe); for ``rotate`` the angle in degrees, counterclockwise.
     """
@@ -48,7 +48,7 @@ class Corruption:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise InputError(f"There is no corruption {self.kind!r}; it is {_FORMS}.")
+            raise InputError(f"There is no corruption {self.kind!r}; it must be {_FORMS}.")
         value = self.severity
         number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if self.kind == "rotate" and not (number and value % 360):
@@ -56,23 +56,23 @@ class Corruption:
         if self.kind != "rotate" and not (number and value in SEVERITIES):
             raise InputError(f"{self.kind}:{value} has no such severity; give a whole number from 1 to 5.")
         if value == int(value):
-            object.__setattr__(self, "severity", int(value))  # 3.0 and 3 are one key of the cache
+            object.__setattr__(self, "severity", int(value))  # 3.0 and 3 must give the same cache key
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.severity}"
 
     @classmethod
     def parse(cls, text: str, seed: int = 0) -> Corruption:
-        """``noise:3``, ``rotate:90``."""
+        """The corruption of a text such as ``noise:3`` or ``rotate:90``."""
         kind, _, severity = text.strip().partition(":")
         try:
             value = float(severity)
         except ValueError:
-            raise InputError(f"The corruption {text!r} cannot be read; it is {_FORMS}.") from None
+            raise InputError(f"The corruption {text!r} cannot be read; it must be {_FORMS}.") from None
         return cls(kind, value, seed)
 
     def __call__(self, image: Image.Image, name: str) -> Image.Image:
-        """The changed image; greyscale stays greyscale, all else is RGB."""
+        """The changed image; greyscale stays greyscale, everything else becomes RGB."""
         image = _plain(image)
         if self.kind == "rotate":
             return _rotated(image, self.severity)
@@ -81,18 +81,13 @@ class Corruption:
             return image.filter(ImageFilter.GaussianBlur(strength))
         if self.kind == "jpeg":
             return _recoded(image, round(strength))
-        values = np.array(image, dtype=np.float32)
-        values /= 255
-        if self.kind == "noise":
-            changed = values + strength * _noise(values.shape, _generator(self.seed, name))
-        else:
-            changed = _POINTWISE[self.kind](values, strength)
-        return Image.fromarray((changed * 255).round().clip(0, 255).astype(np.uint8))
+        values = np.array(image, dtype=np.float32) / np.float32(255)
+        return _image(_PIXELWISE[self.kind](values, strength, _generator(self.seed, name)) * 255)
 
 
 @dataclass(frozen=True)
 class RandomBlur:
-    """A Gaussian blur whose sigma, in pixels, is drawn for each image, uniformly from ``low`` to ``high``.
+    """A Gaussian blur with a sigma, in pixels, that is drawn for each image uniformly from ``low`` to ``high``.
 
     The weights ``exp(-x^2 / (2 sigma^2))`` are cut to ``kernel`` pixels a side and sum to 1; edges are mirrored. The
     draw depends on the image's name and ``seed`` alone.
@@ -107,7 +102,7 @@ class RandomBlur:
         if not 0 < self.low <= self.high < math.inf:
             raise InputError(f"sigma from {self.low} to {self.high}; give 0 < low <= high.")
         if self.kernel < 1 or self.kernel % 2 == 0:
-            raise InputError(f"kernel={self.kernel}; it is an odd number of pixels.")
+            raise InputError(f"kernel={self.kernel}; it must be an odd number of pixels.")
 
     def __str__(self) -> str:
         return f"blur, sigma {self.low:g} to {self.high:g}"
@@ -117,23 +112,25 @@ class RandomBlur:
         return float(_generator(self.seed, name).uniform(self.low, self.high))
 
     def __call__(self, image: Image.Image, name: str) -> Image.Image:
-        values = np.array(_plain(image), dtype=np.float32)
-        reach = self.kernel // 2
+        values, reach = np.array(_plain(image), dtype=np.float32), self.kernel // 2
         weights = np.exp(-0.5 * (np.arange(-reach, reach + 1) / self.sigma(name)) ** 2).astype(np.float32)
+        weights /= weights.sum()
         for axis in (0, 1):
-            values = _weighted(values, weights / weights.sum(), axis)
-        return Image.fromarray(values.round().clip(0, 255).astype(np.uint8))
+            margin = [(reach, reach) if place == axis else (0, 0) for place in range(values.ndim)]
+            padded = np.pad(values, margin, mode="reflect")
+            values = np.lib.stride_tricks.sliding_window_view(padded, self.kernel, axis) @ weights
+        return _image(values)
 
 
 @dataclass(frozen=True)
 class Recoded:
-    """Saved as JPEG of this quality, 1 to 100, and read again."""
+    """Every image saved as a JPEG of this quality, 1 to 100, and read again."""
 
     quality: int
 
     def __post_init__(self) -> None:
         if not 1 <= self.quality <= 100:
-            raise InputError(f"quality={self.quality}; that of a JPEG is 1 to 100.")
+            raise InputError(f"quality={self.quality}; the quality of a JPEG is a number from 1 to 100.")
 
     def __str__(self) -> str:
         return f"JPEG, quality {self.quality}"
@@ -154,7 +151,7 @@ class Then:
 
 
 def corrupted(images: ImageSet, change: Change) -> ImageSet:
-    """The images with this change after the one that they may have already."""
+    """The images with this change, made after any change that they have already."""
     return replace(images, change=change if images.change is None else Then(images.change, change))
 
 
@@ -164,30 +161,25 @@ def all_corruptions(seed: int = 0) -> list[Corruption]:
 
 
 def _plain(image: Image.Image) -> Image.Image:
-    """Greyscale stays greyscale, all else becomes RGB, 8 bit."""
+    """The image with 8 bits a channel: greyscale stays greyscale, everything else becomes RGB."""
     image = eight_bit(image)
     if image.mode in ("L", "RGB"):
         return image
     return image.convert("L" if image.mode in ("1", "LA") else "RGB")
 
 
+def _image(values: _Values) -> Image.Image:
+    return Image.fromarray(values.round().clip(0, 255).astype(np.uint8))
+
+
 def _generator(seed: int, name: str) -> np.random.Generator:
-    """Random numbers of their own for each image."""
+    """The random numbers of one image."""
     key = hashlib.sha256(f"{seed} {name}".encode("utf8", "surrogateescape")).digest()
     return np.random.default_rng(int.from_bytes(key[:16], "big"))
 
 
-def _weighted(values: _Values, weights: _Values, axis: int) -> _Values:
-    """The weighted mean of each pixel and its neighbours along one axis."""
-    reach = len(weights) // 2
-    margin = [(reach, reach) if place == axis else (0, 0) for place in range(values.ndim)]
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(values, margin, mode="reflect"), len(weights), axis)
-    blurred: _Values = windows @ weights
-    return blurred
-
-
 def _strength(kind: str, severity: int, side: int) -> float:
-    """Geometric between the two tables; above them a blur's radius grows with the side, all else stays."""
+    """The strength between the two tables, geometrically; above 224 pixels a blur's radius grows with the side."""
     small, large = (table[severity - 1] for table in STRENGTHS[kind])
     inside = min(max(side, SMALL), LARGE)
     share = math.log(inside / SMALL) / math.log(LARGE / SMALL)
@@ -195,20 +187,20 @@ def _strength(kind: str, severity: int, side: int) -> float:
     return strength * max(side / LARGE, 1) if kind == "blur" else strength
 
 
-def _noise(shape: tuple[int, ...], generator: np.random.Generator) -> _Values:
+def _noisy(values: _Values, strength: float, generator: np.random.Generator) -> _Values:
     """White noise; on large images in grains as wide as a pixel at 224, or resizing would average it away."""
-    grain = max(1.0, min(shape[:2]) / LARGE)
+    shape, grain = values.shape, max(1.0, min(values.shape[:2]) / LARGE)
     height, width = (math.ceil(n / grain) for n in shape[:2])
     noise = generator.standard_normal((height, width, *shape[2:]), dtype=np.float32)
-    if grain == 1:
-        return noise
-    rows, columns = ((np.arange(n) / grain).astype(np.int64) for n in shape[:2])
-    coarse: _Values = noise[rows[:, None], columns]
-    return coarse
+    if grain > 1:
+        rows, columns = ((np.arange(n) / grain).astype(np.int64) for n in shape[:2])
+        noise = noise[rows[:, None], columns]
+    changed: _Values = values + strength * noise
+    return changed
 
 
-def _brighter(values: _Values, shift: float) -> _Values:
-    """Adds to the value of hue, saturation, value; for greys to the grey."""
+def _brighter(values: _Values, shift: float, _: np.random.Generator) -> _Values:
+    """A higher value in the sense of hue, saturation and value; a lighter grey in greyscale."""
     value = values.max(2, keepdims=True) if values.ndim == 3 else values
     target = np.minimum(value + np.float32(shift), 1)
     black = value == 0
@@ -216,21 +208,24 @@ def _brighter(values: _Values, shift: float) -> _Values:
     return changed
 
 
-def _flatter(values: _Values, factor: float) -> _Values:
+def _flatter(values: _Values, factor: float, _: np.random.Generator) -> _Values:
     mean = values.mean((0, 1), keepdims=True)
     changed: _Values = (values - mean) * np.float32(factor) + mean
     return changed
 
 
-_POINTWISE: dict[str, Callable[[_Values, float], _Values]] = {"brightness": _brighter, "contrast": _flatter}
+_PIXELWISE: dict[str, Callable[[_Values, float, np.random.Generator], _Values]] = {
+    "noise": _noisy,
+    "brightness": _brighter,
+    "contrast": _flatter,
+}
 
 
 def _recoded(image: Image.Image, quality: int) -> Image.Image:
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=quality)
     with Image.open(buffer) as coded:
-        coded.load()
-        changed: Image.Image = coded.copy()
+        changed: Image.Image = coded.copy()  # which decodes it
     return changed
 
 

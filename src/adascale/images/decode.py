@@ -1,4 +1,4 @@
-"""Pixels from image files: 8 bits a channel, and large JPEGs decoded at a fraction of their size."""
+"""Decoding of images: to 8 bits a channel, and of large JPEGs at a fraction of their size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DRAFTED = "adascale: size and box before draft"
 
 
 def eight_bit(image: Image.Image) -> Image.Image:
-    """Pillow clips deeper images to 255 when it converts them; scale them instead."""
+    """The image with 8 bits a channel; deeper ones are scaled, where Pillow would clip them at 255."""
     if image.mode == "F":
         raise ValueError("a floating point image has no defined white; convert it to 8 or 16 bit")
     if image.mode == "P" and "transparency" in image.info:
@@ -22,9 +22,9 @@ def eight_bit(image: Image.Image) -> Image.Image:
 
 
 def draft(image: Image.Image, least: int) -> None:
-    """Ask the decoder for a smaller image; only JPEG's can.
+    """Ask the decoder for a smaller image with sides of at least ``least``; only the JPEG decoder complies.
 
-    The box says which part of the result is the picture, where its size cannot be divided.
+    The image then carries its full size, and the box of the result that holds the picture if the size is not divisible.
     """
     size = image.size
     answer = image.draft(None, (least, least))

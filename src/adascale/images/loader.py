@@ -1,4 +1,4 @@
-"""Images decoded and normalised in batches by threads; an unreadable image is reported, never fatal."""
+"""Batches of decoded and preprocessed images, made by threads; an unreadable image is reported, never fatal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from adascale.core.errors import InputError
-from adascale.images.preprocess import Preprocess, _sides
+from adascale.images.preprocess import Preprocess, sides
 from adascale.images.sources import ImageSet
 
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """One batch: the images that could be read, their indices, and the reasons for the others."""
+    """One batch: the images that could be read, their indices, and why the others could not."""
 
     images: Tensor
     indices: list[int]
@@ -30,7 +30,7 @@ class Loaded:
 def load_batches(
     images: ImageSet, preprocess: Preprocess, batch_size: int = 32, start: int = 0, workers: int | None = None
 ) -> Iterator[Loaded]:
-    """Batches in order, from index ``start`` on."""
+    """The images in batches, in order, from index ``start`` on."""
     ranges = (range(i, min(i + batch_size, len(images))) for i in range(start, len(images), batch_size))
     return load_ranges(images, preprocess, ranges, workers)
 
@@ -38,7 +38,7 @@ def load_batches(
 def load_ranges(
     images: ImageSet, preprocess: Preprocess, ranges: Iterable[range], workers: int | None = None
 ) -> Iterator[Loaded]:
-    """A batch for each of these ranges of indices, decoded ahead in threads (Pillow releases the lock)."""
+    """A batch for each of these ranges of indices, decoded ahead in threads (Pillow releases Python's lock)."""
     workers = workers or min(8, os.cpu_count() or 1)
     with ThreadPoolExecutor(workers) as pool:
         waiting: deque[tuple[range, list[Future[Tensor | str]]]] = deque()
@@ -62,14 +62,14 @@ def _gathered(images: ImageSet, indices: range, futures: list[Future[Tensor | st
         raise InputError(f"Images differ in shape after preprocessing: {sorted(shapes)}; give a crop, or HEIGHT,WIDTH.")
     stacked = torch.stack(list(tensors.values())) if tensors else torch.empty(0)
     if torch.cuda.is_available() and torch.cuda.memory_allocated():  # a network is on the GPU
-        stacked = stacked.pin_memory()  # then the copy to the GPU does not wait
+        stacked = stacked.pin_memory()  # so that the copy to the GPU does not block
     labels = None if images.labels is None else torch.tensor([images.labels[i] for i in tensors], dtype=torch.int64)
     return Loaded(stacked, list(tensors), failures, labels)
 
 
 def _read(images: ImageSet, index: int, preprocess: Preprocess) -> Tensor | str:
     try:
-        least = 2 * max(_sides(preprocess.size)) if preprocess.draft and images.change is None else None
+        least = 2 * max(sides(preprocess.size)) if preprocess.draft and images.change is None else None
         return preprocess(images.open(index, least))
     except FileNotFoundError:
         return "there is no such file"

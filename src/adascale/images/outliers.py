@@ -1,7 +1,7 @@
-"""Outliers made from in-distribution images themselves, to tune on where there is no OOD data.
+"""Outliers made from in-distribution images, to tune on where there is no OOD data.
 
-They keep what an image has in common with the training data (colours, textures, objects, layout) and break one thing
-each: the arrangement, the single subject, the detail. All work on batches of inputs (N, C, H, W).
+Each kind keeps most of what an image shares with the training data (colours, textures, objects, layout) and breaks one
+thing: the arrangement, the single subject, or the detail. All of them work on batches of inputs (N, C, H, W).
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from adascale.maths.split import draw
 
 
 class Tamper(Protocol):
-    """What is done to a batch of inputs before the network sees it. Its ``repr`` says all that shapes the result."""
+    """A change of a batch of inputs before the network sees it. Its ``repr`` must show all that shapes the result."""
 
     def __call__(self, images: Tensor) -> Tensor: ...
 
 
 @dataclass(frozen=True)
 class Shuffled:
-    """The image cut into ``grid`` x ``grid`` patches in random order, another for each image of a batch."""
+    """Each image cut into ``grid`` x ``grid`` patches, in a random order of its own."""
 
     grid: int = 4
     seed: int = 0
 
     def __call__(self, images: Tensor) -> Tensor:
         n, channels, height, width = images.shape
-        # A side that does not divide is stretched to the next one that does, and the result back.
+        # A side that cannot be divided is stretched to the next length that can, and the result is shrunk again.
         size = tuple(-(-side // self.grid) * self.grid for side in (height, width))
         stretched = images if size == (height, width) else _resized(images, size)
         tall, wide = (side // self.grid for side in size)
@@ -49,7 +49,7 @@ class Shuffled:
 
 @dataclass(frozen=True)
 class Mixed:
-    """The mean of the image and its neighbour in the batch (of its mirror image where it is alone)."""
+    """The mean of each image and its neighbour in the batch, or its mirror image if it is alone."""
 
     def __call__(self, images: Tensor) -> Tensor:
         return (images + (images.roll(1, 0) if len(images) > 1 else images.flip(-1))) / 2
@@ -57,7 +57,7 @@ class Mixed:
 
 @dataclass(frozen=True)
 class Blurred:
-    """A box blur over ``share`` of the shorter side, edges repeated."""
+    """A box blur as wide as ``share`` of the shorter side; edges are repeated."""
 
     share: float = 0.2
 
@@ -69,7 +69,7 @@ class Blurred:
 
 OUTLIERS: Mapping[str, Tamper] = {"shuffled": Shuffled(), "mixed": Mixed(), "blurred": Blurred()}
 
-# Mixed images still show two known things: they are the least OOD-like and count half.
+# Mixed images still show two known things, so they are the least OOD-like and count half.
 WEIGHTS: Mapping[str, float] = {"shuffled": 1.0, "mixed": 0.5, "blurred": 1.0}
 
 
@@ -78,11 +78,11 @@ def _resized(images: Tensor, size: tuple[int, ...]) -> Tensor:
 
 
 class Sample:
-    """At most ``size`` images of a stream: those with the smallest numbers of `draw`, so that `split` chooses them."""
+    """At most ``size`` images of a stream: those with the smallest numbers of `draw`, which `split` would choose."""
 
     def __init__(self, seed: int, size: int) -> None:
         self.size, self._numbers, self._index = size, draw(seed), 0
-        self._kept: list[tuple[float, int, Tensor]] = []  # a heap with the largest number on top
+        self._kept: list[tuple[float, int, Tensor]] = []  # a heap: the largest number goes first
 
     def add(self, images: Tensor) -> None:
         for image in images:
@@ -94,7 +94,7 @@ class Sample:
             self._index += 1
 
     def stacked(self, indices: Sequence[int]) -> Tensor | None:
-        """The images of these places in the stream; None where they differ in size."""
+        """The images at these places of the stream; None if they differ in size."""
         kept = {index: image for _, index, image in self._kept}
         images = [kept[index] for index in indices]
         return torch.stack(images) if len({image.shape for image in images}) == 1 else None

@@ -1,4 +1,4 @@
-"""How an image becomes the input of a network: resize, crop, scale, normalise."""
+"""Preprocessing: from an image to the input of a network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Preprocess:
 
     size: length of the shorter side, or (height, width) to squash to. crop: side or (height, width), None for no crop.
     mean, std: one value per channel; a single value means greyscale input. draft: decode large JPEGs at a half, a
-    quarter or an eighth of their size, never below twice ``size``: faster, and pixels differ slightly (docs/speed.md).
+    quarter or an eighth of their size, never below twice ``size``, which is faster and changes pixels slightly.
     """
 
     size: int | tuple[int, int]
@@ -34,10 +34,10 @@ class Preprocess:
     draft: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("size", "crop", "mean", "std"):  # JSON and TOML bring lists
+        for name in ("size", "crop", "mean", "std"):  # lists come from JSON and TOML
             value = getattr(self, name)
             object.__setattr__(self, name, tuple(value) if isinstance(value, list) else value)
-        if min(_sides(self.size) + _sides(self.crop)) < 1:
+        if min(sides(self.size) + sides(self.crop)) < 1:
             raise InputError(f"size={self.size} and crop={self.crop}; every side must be at least 1.")
         if len(self.mean) != len(self.std) or len(self.mean) not in (1, 3):
             raise InputError(f"mean={self.mean} and std={self.std}; give both 3 values (RGB) or both 1 (greyscale).")
@@ -78,5 +78,6 @@ class Preprocess:
         return image.crop((left, top, left + width, top + height))
 
 
-def _sides(value: int | tuple[int, int] | None) -> tuple[int, ...]:
+def sides(value: int | tuple[int, int] | None) -> tuple[int, ...]:
+    """The lengths that a ``size`` or ``crop`` gives."""
     return value if isinstance(value, tuple) else () if value is None else (value,)

@@ -1,7 +1,7 @@
 """The CIFAR networks of the experiments, written from their papers: WRN-28-10, DenseNet-BC-100-12, ResNet-18.
 
-All take 32 x 32 RGB images, end in an average pool and a linear layer ``head``, and keep the parameter counts of their
-papers. ``channels`` is the one number that each of them scales with; weights tell it and the number of classes.
+All take 32 x 32 RGB images, end in an average pool and a linear layer ``head``, and have the parameter counts of their
+papers. Each scales with one number, ``channels``, which can be read off its weights.
 """
 
 from __future__ import annotations
@@ -23,9 +23,14 @@ CIFAR = Preprocess(size=32, crop=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023,
 
 
 class CifarNet(nn.Module, ABC):
-    """Stem, body, norm and ReLU, average pool, linear head; the part that the three share."""
+    """The part that the three networks share: stem, body, norm and ReLU, average pool, linear head.
+
+    full_width: the ``channels`` of the paper. read_off: a weight, its dimension, and what to divide that by to get
+    ``channels``.
+    """
 
     full_width: ClassVar[int]
+    read_off: ClassVar[tuple[str, int, int]]
     stem: nn.Conv2d
     body: nn.Sequential
     norm: nn.Module
@@ -46,9 +51,10 @@ class CifarNet(nn.Module, ABC):
         """Make the layers."""
 
     @classmethod
-    @abstractmethod
     def like(cls, state: Mapping[str, Tensor]) -> CifarNet:
         """An untrained network of the weights' size and number of classes."""
+        name, dimension, factor = cls.read_off
+        return cls(len(state["head.weight"]), state[name].shape[dimension] // factor)
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.relu(self.norm(self.body(self.stem(x))))
@@ -57,7 +63,7 @@ class CifarNet(nn.Module, ABC):
 
 
 class WideBlock(nn.Module):
-    """Norm, ReLU, 3x3, norm, ReLU, 3x3; where the shape changes, a 1x1 of the activated input is the shortcut."""
+    """Norm, ReLU, 3x3, norm, ReLU, 3x3; where the shape changes, the shortcut is a 1x1 of the activated input."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -78,7 +84,7 @@ class WideResNet28(CifarNet):
     widening factor, so 160; the stem has 16 at any width, as in the paper.
     """
 
-    full_width = 160
+    full_width, read_off = 160, ("head.weight", 1, 4)
 
     def _build(self, classes: int, channels: int) -> None:
         self.stem = _conv3(3, 16)
@@ -89,11 +95,6 @@ class WideResNet28(CifarNet):
             blocks += [WideBlock(outputs, outputs, 1) for _ in range(3)]
         self.body = nn.Sequential(*blocks)
         self.norm, self.head = nn.BatchNorm2d(widths[-1]), nn.Linear(widths[-1], classes)
-
-    @classmethod
-    def like(cls, state: Mapping[str, Tensor]) -> CifarNet:
-        classes, features = state["head.weight"].shape
-        return cls(classes, features // 4)
 
 
 class DenseLayer(nn.Module):
@@ -125,7 +126,7 @@ class DenseNetBC100(CifarNet):
     features. ``channels`` is the growth rate k.
     """
 
-    full_width = 12
+    full_width, read_off = 12, ("stem.weight", 0, 2)
 
     def _build(self, classes: int, channels: int) -> None:
         width = 2 * channels
@@ -140,13 +141,9 @@ class DenseNetBC100(CifarNet):
         self.body = nn.Sequential(*parts)
         self.norm, self.head = nn.BatchNorm2d(width), nn.Linear(width, classes)
 
-    @classmethod
-    def like(cls, state: Mapping[str, Tensor]) -> CifarNet:
-        return cls(len(state["head.weight"]), len(state["stem.weight"]) // 2)
-
 
 class BasicBlock(nn.Module):
-    """3x3, norm, ReLU, 3x3, norm, sum, ReLU; where the shape changes, a 1x1 with a norm is the shortcut."""
+    """3x3, norm, ReLU, 3x3, norm, sum, ReLU; where the shape changes, the shortcut is a 1x1 with a norm."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -166,7 +163,7 @@ class ResNet18(CifarNet):
     parameters, 512 features. ``channels`` are those of the stem, 64.
     """
 
-    full_width = 64
+    full_width, read_off = 64, ("head.weight", 1, 8)
 
     def _build(self, classes: int, channels: int) -> None:
         self.stem, self.norm = _conv3(3, channels), nn.BatchNorm2d(channels)
@@ -176,11 +173,6 @@ class ResNet18(CifarNet):
             blocks += [BasicBlock(inputs, outputs, 2 if stage else 1), BasicBlock(outputs, outputs, 1)]
         self.body = nn.Sequential(*blocks)
         self.head = nn.Linear(widths[-1], classes)
-
-    @classmethod
-    def like(cls, state: Mapping[str, Tensor]) -> CifarNet:
-        classes, features = state["head.weight"].shape
-        return cls(classes, features // 8)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.body(F.relu(self.norm(self.stem(x))))
@@ -199,7 +191,7 @@ def make(name: str, classes: int = 10, width: float = 1.0) -> CifarNet:
     """The untrained network of this name; ``width`` scales its channels (WRN-28-10 at 0.1 is WRN-28-1)."""
     kind = network_class(name)
     if not 0 < width < float("inf"):
-        raise InputError(f"width={width}; it must be above 0, 1 is the paper's.")
+        raise InputError(f"width={width}; it must be above 0 (1 is the width of the paper).")
     return kind(classes, max(1, round(kind.full_width * width)))
 
 
@@ -210,7 +202,7 @@ def network_class(name: str) -> type[CifarNet]:
 
 
 def made_for(name: str, state: Mapping[str, Tensor]) -> CifarNet:
-    """The network of this name in the size of these weights, with the weights in it."""
+    """The network of this name, of the size of these weights and with the weights loaded."""
     kind = network_class(name)
     if kind is DenseNetBC100:
         state = from_blocks(state)
@@ -232,23 +224,13 @@ _DENSENET_NAMES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
 
 
 def _place(block: str, layer: str | int) -> str:
-    """Sixteen layers and a transition are one block of our body."""
+    """A block takes 17 places in our body: sixteen layers and a transition."""
     return f"body.{17 * (int(block) - 1) + int(layer)}"
 
 
 def from_blocks(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """DenseNet-BC weights under the widespread names ``conv1, block1.layer.0.bn1, ..., trans1.conv1, bn1, fc`` in ours.
-
-    ====================================  ===========================================
-    theirs                                ours
-    ====================================  ===========================================
-    ``conv1``                             ``stem``
-    ``blockB.layer.I.{bn1,conv1,...}``    ``body.{17 (B-1) + I}.{norm1,conv1,...}``
-    ``transB.{bn1,conv1}``                ``body.{17 B - 1}.{norm,conv}``
-    ``bn1``, ``fc``                       ``norm``, ``head``
-    ====================================  ===========================================
-
-    Other names stay as they are, and so do weights that are ours already.
+    """DenseNet-BC weights under the widespread names ``conv1, block1.layer.0.bn1, ..., trans1.conv1, bn1, fc``, renamed
+    to ours. Other names stay as they are, and so do weights that have our names already.
     """
     return {_renamed(name): tensor for name, tensor in state.items()}
 

@@ -13,22 +13,9 @@ from torch import Tensor, nn
 from adascale.core.errors import HeadNotFoundError, InputError
 from adascale.core.types import Head
 from adascale.maths.rounding import alike
+from adascale.network import heads
 from adascale.network.fingerprints import hash_of_code, hash_of_weights
-from adascale.network.heads import (
-    Call,
-    advice,
-    copied,
-    find_head,
-    first_tensor,
-    head_of,
-    kind,
-    matrix_modules,
-    named_head,
-    own,
-    record,
-    rows,
-    slack_of,
-)
+from adascale.network.heads import Call, kind
 from adascale.network.running import Backend, Compiled, at_once, autocast, borrowed, likes_channels_last
 
 
@@ -40,8 +27,8 @@ class Classifier:
     are that layer's output, whatever the network does with them afterwards.
 
     precision: ``bf16`` or ``fp16`` runs the network under autocast. compiled: True, or a backend, runs its
-    parts through ``torch.compile`` (slow at first). channels_last: the layout of the input; None takes it for
-    convolutional networks on a processor that accept it. docs/speed.md says what each does to time and scores.
+    parts through ``torch.compile`` (slow at first). channels_last: the memory layout of the input; None uses it for
+    convolutional networks on a processor that accept it. docs/speed.md says how each changes time and scores.
     """
 
     def __init__(
@@ -63,12 +50,12 @@ class Classifier:
         self.precision, self.compiled, self.channels_last = precision, compiled, channels_last
         autocast(self.device, precision)  # refuses what does not run here
         self._layout, self._logits_shape = torch.contiguous_format, ()
-        self._head_calls = 0  # at most in one pass so far
+        self._head_calls = 0  # the most that one pass has made so far
         self._parts: Compiled | None = None
         self._head: Head | None = None
         if head is not None and head not in dict(self.model.named_modules()):
             raise HeadNotFoundError(
-                f"head={head!r} is no module of {kind(self.model)}. {advice(matrix_modules(self.model))}"
+                f"head={head!r} is no module of {kind(self.model)}. {heads.advice(heads.matrix_modules(self.model))}"
             )
 
     @property
@@ -95,47 +82,47 @@ class Classifier:
         return self.head_name
 
     def locate(self, images: Tensor) -> Classifier:
-        """Find the head on two of these images (or prove the named one)."""
+        """Find the head with two of these images, or prove the named one."""
         usable = images[images.flatten(1).isfinite().all(1)][:2]
         if not len(usable):
             raise InputError("Every image of the first batch holds NaN or infinite values; check the preprocessing.")
         with borrowed(self.model), torch.no_grad(), autocast(self.device, self.precision):
             self._layout = torch.contiguous_format
-            calls, output = record(self.model, self.prepare(usable))
+            calls, output = heads.record(self.model, self.prepare(usable))
             if self.head_name is None:
-                call = find_head(calls, output, self.model)
+                call = heads.find_head(calls, output, self.model)
             else:
-                call = named_head(self.head_name, calls, self.model)
+                call = heads.named_head(self.head_name, calls, self.model)
             wanted = self.channels_last
             if wanted is None:
                 wanted = self.device.type == "cpu" and likes_channels_last(self.model)
             if wanted and usable.ndim == 4 and self._same_with_channels_last(usable, call):
                 self._layout = torch.channels_last
-            self.head_name, self._head, self.located = call.name, copied(head_of(call.module)), True
+            self.head_name, self._head, self.located = call.name, heads.copied(heads.head_of(call.module)), True
             self._head_calls, self._parts = 0, None
         return self
 
     def _same_with_channels_last(self, images: Tensor, call: Call) -> bool:
-        """Whether the network takes this layout. Some look at their activations in ways that it does not allow."""
+        """Whether the network gives the same with this layout. Some view their activations in ways that it forbids."""
         twice = images if len(images) > 1 else torch.cat([images, images])
         try:
-            calls, _ = record(self.model, self.prepare(twice).to(memory_format=torch.channels_last))
-            found = named_head(call.name, calls, self.model)
+            calls, _ = heads.record(self.model, self.prepare(twice).to(memory_format=torch.channels_last))
+            found = heads.named_head(call.name, calls, self.model)
         except Exception as error:
             if self.channels_last:
                 raise InputError(f"{kind(self.model)} does not take channels_last=True: {error}") from error
             return False
-        return alike(found.result[: len(images)], call.result, 10 * slack_of(call.result))
+        return alike(found.result[: len(images)], call.result, 10 * heads.slack_of(call.result))
 
     def adopt(self, name: str) -> Classifier:
-        """Take this layer as the head as it stands; it is proven on the first batch."""
-        head = head_of(self.model.get_submodule(name))
+        """Take this layer as the head without proof; the first batch proves it."""
+        head = heads.head_of(self.model.get_submodule(name))
         if head is None:
             raise HeadNotFoundError(
                 f"head={name!r} is a {kind(self.model.get_submodule(name))} without a (classes, features) weight. "
-                f"{advice(matrix_modules(self.model))}"
+                f"{heads.advice(heads.matrix_modules(self.model))}"
             )
-        self.head_name, self._head, self.located = name, copied(head), False
+        self.head_name, self._head, self.located = name, heads.copied(head), False
         return self
 
     def prepare(self, images: Tensor) -> Tensor:
@@ -150,14 +137,14 @@ class Classifier:
         return images.detach().to(self.device, self.dtype, non_blocking=upward, copy=True, memory_format=layout)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """``(features, logits)`` without any gradient."""
+        """``(features, logits)``, without gradients."""
         with self.ready(), torch.inference_mode():
             parts = [self._run(part) for part in self._pieces(images)]
         features, logits = (_joined(column) for column in zip(*parts, strict=True))
         return features, logits
 
     def features(self, images: Tensor) -> Tensor:
-        """The features alone: the head is not computed."""
+        """The features alone; the head is not computed."""
         with self.ready(), torch.inference_mode():
             return _joined([self._run_to_the_head(part) for part in self._pieces(images)])
 
@@ -178,7 +165,7 @@ class Classifier:
         return torch.split(ready, at_once(ready, self.model))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without compiled parts, which belong to the original's modules."""
+        """The state without the compiled parts, which belong to the modules of the original."""
         return {**vars(self), "_parts": None}
 
     def forward_with_gradients(
@@ -221,7 +208,7 @@ class Classifier:
         module, seen = self.model.get_submodule(self._name), list[tuple[Any, Any]]()
 
         def keep(_: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-            seen.append((first_tensor(args, kwargs), own(result)))
+            seen.append((heads.first_tensor(args, kwargs), heads.own(result)))
 
         handle = module.register_forward_hook(keep, with_kwargs=True)
         try:
@@ -235,13 +222,13 @@ class Classifier:
         return features, logits
 
     def _run_to_the_head(self, images: Tensor) -> Tensor:
-        """The head is not computed: it keeps what it is given and answers with zeros, which nobody reads."""
-        if self._head_calls != 1:  # which of its calls is the last shows only at the end
+        """Run without computing the head: it keeps its input and returns zeros, which nothing reads."""
+        if self._head_calls != 1:  # only the end of the pass shows which of several calls is the last
             return self._run(images)[0]
         module, seen = self.model.get_submodule(self._name), list[Any]()
 
         def keep(*args: Any, **kwargs: Any) -> Tensor:
-            given = first_tensor(args, kwargs)
+            given = heads.first_tensor(args, kwargs)
             seen.append(given)
             zeros: Tensor = given.new_zeros(len(given), *self._logits_shape)
             return zeros
@@ -257,7 +244,7 @@ class Classifier:
         return self._rows(seen[0], len(images)) if len(seen) == 1 else self._run(images)[0]
 
     def _rows(self, value: Any, count: int) -> Tensor:
-        found = rows(value, count)
+        found = heads.rows(value, count)
         if found is None:
             raise InputError(f"The head {self.head_name!r} did not see one feature vector for each image of the batch.")
         return found
@@ -270,7 +257,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 def _objective(logits: Tensor, temperature: float | None) -> Tensor:
     if temperature is None:
         return logits.max(1).values.sum()
-    # Times T, in at least float32: the signs stay, but the gradient does not vanish in half precision.
+    # The factor T and at least float32 keep the gradient from vanishing in half precision; its signs stay the same.
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return -temperature * (exact / temperature).log_softmax(1).max(1).values.sum()
 

@@ -1,4 +1,4 @@
-"""Real images that come with scikit-learn, cut into ID and OOD, and a small network for them.
+"""Real images that come with scikit-learn, split into ID and OOD, and a small network for them.
 
 The network learns the digits 0 to 7. The digits 8 and 9, which it never saw, are near-OOD; patches of two photographs
 are far-OOD.
@@ -54,7 +54,7 @@ def digits_cnn() -> nn.Module:
 
 
 class Digits(NamedTuple):
-    """uint8 images and labels: what the network trains on, ID for fitting and testing, near- and far-OOD."""
+    """uint8 images: labelled ones to train the network on, to fit on and to test on, and near- and far-OOD ones."""
 
     train: tuple[list[Image.Image], Tensor]
     fit: tuple[list[Image.Image], Tensor]
@@ -81,7 +81,7 @@ def load_digits() -> Digits:
 
 
 def train_network(images: Tensor, labels: Tensor, epochs: int = 12) -> nn.Module:
-    """Cross-entropy with Adam; the same weights every time on the same machine."""
+    """A network trained by cross-entropy with Adam; on one machine the weights are the same every time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         network = DigitsCNN()
@@ -97,7 +97,7 @@ def train_network(images: Tensor, labels: Tensor, epochs: int = 12) -> nn.Module
 
 
 def trained() -> nn.Module:
-    """The network, trained on the spot."""
+    """The network, trained when this is called (some seconds)."""
     images, labels = load_digits().train
     return train_network(torch.stack(list(map(Preprocess(**PREPROCESS), images))), labels)
 

@@ -1,6 +1,4 @@
-"""Networks by a short text: ``torchvision:NAME``, ``timm:NAME``, ``hf:DIR_OR_ID``, ``adascale:NAME``,
-``path/to/file.py:factory``.
-"""
+"""Networks named by a short text, such as ``torchvision:NAME`` or ``path/to/file.py:factory``."""
 
 from __future__ import annotations
 
@@ -50,21 +48,19 @@ def load_network(spec: str, weights: str | Path | None = None) -> tuple[nn.Modul
 
 
 def new_network(spec: str, classes: int, width: float = 1.0) -> tuple[nn.Module, Preprocess | None]:
-    """The network with random weights and so many classes, to be trained; ``path/to/file.py:factory`` as it makes it.
+    """The network with random weights and so many classes, to be trained. ``path/to/file.py:factory`` is taken as made.
 
     ``width`` scales the channels of ``adascale:`` networks.
     """
     source, _, name = spec.partition(":")
     if width != 1 and source != "adascale":
-        raise InputError(f"width {width} for {spec}; only the networks of adascale: come in several widths.")
+        raise InputError(f"width={width} for {spec}; only adascale: networks come in several widths, leave it out.")
     if source == "adascale":
         return networks.make(name, classes, width), networks.CIFAR
-    if source == "torchvision":
-        return _torchvision(name, None, classes)
-    if source == "timm":
-        return _timm(name, None, classes)
+    if source in ("torchvision", "timm"):
+        return (_torchvision if source == "torchvision" else _timm)(name, None, classes)
     if source == "hf":
-        raise InputError(f"{spec} can only be trained further: start from its weights with --init pretrained.")
+        raise InputError(f"{spec} can only be trained further: start from its weights with init='pretrained'.")
     return load_network(spec)
 
 
@@ -95,7 +91,7 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
 def _own(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
     networks.network_class(name)
     if state is None:
-        raise InputError(f"adascale:{name} comes without weights; pass --weights (adascale train makes them).")
+        raise InputError(f"adascale:{name} comes without weights; pass weights= (adascale train makes them).")
     return networks.made_for(name, state), networks.CIFAR
 
 
@@ -142,7 +138,7 @@ def _timm(
 
 
 def _huggingface(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
-    optional("torchvision", "torchvision")  # its image processors need it, and it may need our help to import
+    optional("torchvision", "torchvision")  # the image processors need it, and it may need our help to import
     transformers = optional("transformers", "huggingface")
     if state is None:
         model = transformers.AutoModelForImageClassification.from_pretrained(name)
@@ -153,7 +149,7 @@ def _huggingface(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module,
 
 
 def from_huggingface(config: Mapping[str, Any]) -> Preprocess | None:
-    """A Hugging Face image processor's settings in our terms; None where they cannot be said in them."""
+    """A Hugging Face image processor's settings as a `Preprocess`; None where it cannot express them."""
     size, crop = config.get("size") or {}, config.get("crop_size") or {}
     if not config.get("do_normalize", True) or not config.get("do_rescale", True) or not config.get("do_resize", True):
         return None
@@ -198,7 +194,7 @@ def _factory(path: Path, name: str, state: dict[str, Tensor] | None) -> tuple[nn
 
 
 def _classes(sample: nn.Module, state: dict[str, Tensor] | None, new: int | None) -> dict[str, int]:
-    """The number of classes asked for, or that of fine-tuned weights: the rows of the network's last matrix."""
+    """The number of classes asked for, or that of fine-tuned weights, which is the rows of their last matrix."""
     if new is not None:
         return {"num_classes": new}
     matrices = [name for name, tensor in sample.named_parameters() if tensor.ndim == 2 and name.endswith("weight")]

@@ -24,7 +24,7 @@ class Registered(NamedTuple):
     about: Mapping[str, Any]
 
 
-def register(folder: Path, networks: Sequence[Registered]) -> Path:
+def write_network_list(folder: Path, networks: Sequence[Registered]) -> Path:
     """Write the folder's ``networks.json``, with paths of weights relative to it.
 
     Networks that it already lists are kept, unless their weights are gone.

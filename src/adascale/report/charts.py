@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.report.document import Chart, Series, Style
 
@@ -72,6 +73,8 @@ def shares(values: Tensor, edges: Tensor) -> Tensor:
 
 def plot(*charts: Chart, columns: int = 1) -> Figure:
     """The charts as panels of one figure, with one legend; all panels have the size of the first."""
+    if not charts:
+        raise InputError("There is nothing to draw: give at least one chart.")
     known = styles({one.name: "id" if one.name == ID else "near" for chart in charts for one in chart.series})
     look = {one.name: one.style or known[one.name] for chart in charts for one in chart.series}
     columns = min(columns, len(charts))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -14,15 +12,17 @@ from adascale.core.errors import InputError
 from adascale.images.loader import load_batches
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
+from adascale.network.heads import logits_in
+from adascale.network.running import borrowed
 
 
 @dataclass(frozen=True)
 class PGD:
     """L-infinity attack on the cross-entropy of the true class.
 
-    eps: the furthest that a pixel may move, on the scale from 0 to 1. steps: gradient steps, each of
-    ``2.5 eps / steps``. The start is a seeded random point of the ball; results stay within the ball and within what
-    an image can hold.
+    eps: the furthest that a pixel may move, on the scale from 0 to 1. steps: the number of gradient steps, each of
+    size ``2.5 eps / steps``. The start is a seeded random point of the ball; results stay within the ball and within
+    the range of pixel values.
     """
 
     eps: float = 0.01
@@ -38,18 +38,18 @@ class PGD:
     def __call__(
         self, model: nn.Module, images: Tensor, labels: Tensor, preprocess: Preprocess, part: int = 0
     ) -> Tensor:
-        """Adversarial versions of these normalised images. The network is judged in evaluation mode and left as it was.
+        """Adversarial versions of these normalised images. The network runs in evaluation mode and is left unchanged.
 
-        part: tells batches apart, so that each has a random start of its own.
+        part: the number of the batch, so that each batch has a random start of its own.
         """
-        mean, std = _column(preprocess.mean, images), _column(preprocess.std, images)
+        mean, std = (torch.tensor(values).view(-1, 1, 1).to(images) for values in (preprocess.mean, preprocess.std))
         eps = self.eps / std
         lowest = torch.maximum(images - eps, (0 - mean) / std)
         highest = torch.minimum(images + eps, (1 - mean) / std)
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + part)
         start = torch.rand(images.shape, generator=generator, dtype=torch.float32).to(images) * 2 - 1
         moved = (images + start * eps).clamp(lowest, highest)
-        with _judging(model):
+        with borrowed(model):
             for _ in range(self.steps):
                 leaf = moved.detach().requires_grad_()
                 with torch.enable_grad():
@@ -62,15 +62,17 @@ class PGD:
 def accuracy(
     model: nn.Module, images: ImageSet, preprocess: Preprocess, attack: PGD | None = None, batch_size: int = 128
 ) -> float:
-    """The share of readable images that the network gets right, as they are or under an attack."""
+    """The share of the readable images that the network classifies correctly, as they are or under an attack."""
     if images.labels is None:
-        raise InputError("Accuracy needs the images' classes; give a list or an .npz with labels.")
+        raise InputError("Accuracy needs the classes of the images; give a list or an .npz with labels.")
     device = next(model.parameters()).device
     right = total = 0
     for part, batch in enumerate(load_batches(images, preprocess, batch_size)):
         if batch.labels is not None and len(batch.images):
             x, y = batch.images.to(device), batch.labels.to(device)
-            right += _right(model, x if attack is None else attack(model, x, y, preprocess, part), y)
+            x = x if attack is None else attack(model, x, y, preprocess, part)
+            with borrowed(model), torch.no_grad():
+                right += int((logits_of(model(x)).argmax(1) == y).sum())
             total += len(y)
     if not total:
         raise InputError(f"None of the {len(images)} images to judge by can be read ({images.names[0]} and so on).")
@@ -80,35 +82,15 @@ def accuracy(
 def robust_accuracy(
     model: nn.Module, images: ImageSet, preprocess: Preprocess, attack: PGD | None = None, batch_size: int = 128
 ) -> float:
-    """The same under PGD."""
+    """The accuracy under an attack [default: PGD with its default strength]."""
     return accuracy(model, images, preprocess, attack or PGD(), batch_size)
 
 
 def logits_of(output: object) -> Tensor:
-    """The logits in what a network returns: the tensor itself, or ``.logits`` (Hugging Face)."""
-    found = output if isinstance(output, Tensor) else getattr(output, "logits", None)
-    if not isinstance(found, Tensor) or found.ndim != 2:
+    """The logits in what a network returns: the one (N, classes) tensor, or the one called ``logits``."""
+    found = logits_in(output)
+    if len(found) != 1:
         raise InputError(
             f"The network returns {type(output).__name__}; training needs one (N, classes) tensor of logits."
         )
-    return found
-
-
-def _right(model: nn.Module, images: Tensor, labels: Tensor) -> int:
-    with _judging(model), torch.no_grad():
-        return int((logits_of(model(images)).argmax(1) == labels).sum())
-
-
-@contextmanager
-def _judging(model: nn.Module) -> Iterator[None]:
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module in training:
-            module.training = True
-
-
-def _column(values: tuple[float, ...], like: Tensor) -> Tensor:
-    return torch.tensor(values).view(-1, 1, 1).to(like)
+    return found[0]

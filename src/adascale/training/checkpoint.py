@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from adascale.core.errors import InputError
-from adascale.storage.tensors import TensorFileError, load_record, load_tensors, save_tensors
+from adascale.storage.tensors import TensorFile, TensorFileError, load_record, load_tensors, save_tensors
 
 KIND = "adascale-training"
-
-
-class Checkpoint(NamedTuple):
-    """The content of a file. The ``settings`` in its record tell one run from another."""
-
-    tensors: dict[str, Tensor]
-    record: dict[str, Any]
 
 
 def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
@@ -28,16 +21,19 @@ def save_checkpoint(path: Path, tensors: Mapping[str, Tensor], record: Mapping[s
     save_tensors(path, copies, record, KIND)
 
 
-def load_checkpoint(path: Path) -> Checkpoint | None:
-    """The content of the file, or None if there is no file. Damaged and foreign files are refused."""
+def load_checkpoint(path: Path) -> TensorFile | None:
+    """The content of the file, or None if there is no file. Damaged and foreign files are refused.
+
+    The ``settings`` in its record tell one run from another.
+    """
     if not path.exists():
         return None
     try:
-        tensors, record, _ = load_tensors(path, KIND)
+        found = load_tensors(path, KIND)
     except TensorFileError as error:
         advice = "Delete it, or choose another file."
         raise InputError(f"{path} is no intact file of a training run: {error} {advice}") from error
-    return Checkpoint(tensors, {name: value for name, value in record.items() if not name.startswith("format")})
+    return found._replace(record={k: value for k, value in found.record.items() if not k.startswith("format")})
 
 
 def settings_of(path: Path | None) -> dict[str, Any]:

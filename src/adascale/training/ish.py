@@ -1,8 +1,8 @@
-"""ISH, intermediate tensor shaping (Xu et al., 2024): fine-tuning that counts the clear samples more.
+"""ISH, intermediate tensor shaping (Xu et al., 2024): fine-tuning that gives clear samples more weight.
 
 Only the weight gradient of the last linear layer changes: it is taken with a reshaped copy ``a'`` of the layer's input
-``a``, which keeps the largest 15 % of the entries by absolute value, times ``exp(sum(a) / sum(kept))``, and is zero
-elsewhere. Forward pass, input gradient and bias gradient are those of the plain layer:
+``a``, which keeps the 15 % of the entries with the largest absolute values, times ``exp(sum(a) / sum(kept))``, and is
+zero elsewhere. The forward pass, the input gradient and the bias gradient are those of the plain layer:
 
     dW = g^T a'      db = sum of g over samples      da = g W
 """
@@ -21,10 +21,10 @@ from adascale.core.errors import InputError
 
 
 def reshaped(inputs: Tensor, keep: float = 15.0) -> Tensor:
-    """``a'`` of each row: the ``keep`` percent that are largest in absolute value, times exp(sum / kept sum).
+    """``a'`` of each row: the ``keep`` percent with the largest absolute values, times exp(sum / kept sum).
 
-    A row whose kept entries add up to zero has no such ratio and keeps them as they are. For non-negative inputs the
-    ratio is at most width / count; that bound keeps the exponential finite where signed entries cancel.
+    If the kept entries of a row add up to zero, there is no such ratio and they stay as they are. For non-negative
+    inputs the ratio is at most width / count; this bound keeps the exponential finite where signed entries cancel.
     """
     width = inputs.shape[-1]
     count = max(1, width - round(width * (100 - keep) / 100))
@@ -47,13 +47,10 @@ class ISHLinear(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         (gradient,), (inputs, weight) = gradients, ctx.saved_tensors
-        to_input = gradient @ weight if ctx.needs_input_grad[0] else None
-        to_weight = to_bias = None
-        rows = gradient.flatten(0, -2)
-        if ctx.needs_input_grad[1]:
-            to_weight = rows.T @ reshaped(inputs, ctx.keep).flatten(0, -2)
-        if ctx.needs_input_grad[2]:
-            to_bias = rows.sum(0)
+        needs, rows = ctx.needs_input_grad, gradient.flatten(0, -2)
+        to_input = gradient @ weight if needs[0] else None
+        to_weight = rows.T @ reshaped(inputs, ctx.keep).flatten(0, -2) if needs[1] else None
+        to_bias = rows.sum(0) if needs[2] else None
         return to_input, to_weight, to_bias, None
 
 
@@ -62,16 +59,16 @@ _linear: Callable[[Tensor, Tensor, Tensor | None, float], Tensor] = ISHLinear.ap
 
 @contextmanager
 def ish(head: nn.Module, keep: float = 15.0) -> Iterator[None]:
-    """The layer learns by ISH meanwhile; its parameters, name and output stay what they are."""
+    """Train the layer by ISH within this context; its parameters, name and output stay the same."""
     if not isinstance(head, nn.Linear):
         raise InputError(
             f"ISH changes the gradient of a linear last layer; this network ends in {type(head).__name__}."
         )
     if not 0 < keep <= 100:
-        raise InputError(f"keep={keep}; it is the percentage of the features that ISH keeps, above 0, at most 100.")
+        raise InputError(f"keep={keep}; it is the percentage of features that ISH keeps, above 0 and at most 100.")
 
     def forward(inputs: Tensor) -> Tensor:
-        with torch.autocast(inputs.device.type, enabled=False):  # exp in half precision would overflow
+        with torch.autocast(inputs.device.type, enabled=False):  # exp would overflow in half precision
             return _linear(inputs.to(head.weight.dtype), head.weight, head.bias, keep)
 
     head.forward = forward  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""How networks are trained: the settings of each loss, and what a smaller budget makes of them."""
+"""Training recipes: the settings of each loss, and their reduction to a smaller budget."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Loss = Literal["cross-entropy", "ish", "adversarial"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained: SGD with Nesterov momentum, the learning rate falling along a half cosine, by steps.
+    """The settings of a training run: SGD with Nesterov momentum, and a learning rate that falls along a half cosine.
 
-    head_weight_decay: for the last linear layer. keep: percent of the features in ISH's weight gradient. eps,
-    attack_steps: of PGD in adversarial training. augment: random crops and mirrors. The defaults are
-    OpenOOD's for CIFAR.
+    head_weight_decay: that of the last linear layer. keep: percent of the features in ISH's weight gradient. eps,
+    attack_steps: those of PGD in adversarial training. augment: random crops and mirrors. The defaults are OpenOOD's
+    for CIFAR.
     """
 
     loss: Loss = "cross-entropy"
@@ -49,7 +49,7 @@ class Recipe:
         PGD(self.eps, self.attack_steps)
 
     def rate(self, step: int, steps: int) -> float:
-        """The learning rate of a step."""
+        """The learning rate of one step out of ``steps``."""
         last = min(self.final_lr, self.lr)
         return last + (self.lr - last) * (1 + math.cos(math.pi * step / steps)) / 2
 
@@ -60,17 +60,17 @@ RECIPES: Mapping[str, Recipe] = {
     "adversarial": Recipe("adversarial"),
 }
 
-
-# Settings that mean something to one loss alone
+# Settings that belong to one loss
 OWN: Mapping[str, Loss] = {"eps": "adversarial", "attack_steps": "adversarial", "keep": "ish"}
 
 
 def budgeted(recipe: Recipe, share: float, scalable: bool) -> tuple[Recipe, float]:
     """The recipe and the width for about this share of the full cost, which grows with epochs and with width squared.
 
-    Where the width can be scaled, epochs times sqrt(share) and width times share^(1/4); else epochs times share.
+    If the width can be scaled, epochs are multiplied by sqrt(share) and the width by share^(1/4); otherwise epochs are
+    multiplied by share.
     """
     if not 0 < share <= 1:
-        raise InputError(f"budget {share}; it is a share of the full recipe's cost, above 0 and at most 1.")
+        raise InputError(f"budget {share}; it is a share of the cost of the full recipe, above 0 and at most 1.")
     width = share**0.25 if scalable else 1.0
     return replace(recipe, epochs=max(1, round(recipe.epochs * share / width**2))), width

@@ -1,4 +1,4 @@
-"""Training: cross-entropy, ISH, adversarial. A killed run goes on where it stopped, to the same weights on a CPU."""
+"""Training with cross-entropy, with ISH or against attacks. A killed run resumes, on a CPU to the same weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,37 +21,42 @@ from adascale.images.loader import load_batches
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
+from adascale.network.running import borrowed
 from adascale.training import checkpoint
 from adascale.training.attack import PGD, accuracy, logits_of
-from adascale.training.augment import check_labels, epoch_images
+from adascale.training.augment import epoch_images
 from adascale.training.ish import ish
 from adascale.training.processes import Engine, precision
 from adascale.training.recipes import Recipe
 
-_UNFIT = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)  # what a network may answer to odd images
+# Exceptions that networks raise for images of a wrong shape
+_UNFIT = (RuntimeError, ValueError, TypeError, IndexError, AssertionError)
 
 
 @dataclass
 class Tally:
-    """What an epoch adds up to so far."""
+    """The sums over an epoch so far."""
 
     loss: float = 0.0
     right: int = 0
     seen: int = 0
 
+    def means(self) -> dict[str, float]:
+        return {"loss": self.loss / max(self.seen, 1), "accuracy": self.right / max(self.seen, 1)}
+
     def __str__(self) -> str:
-        seen = max(self.seen, 1)
-        return f"loss {self.loss / seen:.4f}, accuracy {100 * self.right / seen:.2f} %"
+        return "loss {loss:.4f}, accuracy {accuracy:.2%}".format(**self.means()).replace("%", " %")
 
 
 @dataclass
 class Training:
     """One network, its images and a recipe. ``run`` trains the network in place and writes its weights.
 
-    val: labelled images for the accuracy after each epoch. about: what else tells this run from another, kept with the
-    weights. tell: takes a line now and then. save_every: seconds between checkpoints within an epoch; there is one
-    after each epoch anyway. classes: how many the network must have [default: as it is]. failures: images that could
-    not be read, and why; those of the part of the run before a kill too.
+    val: labelled images for the accuracy after each epoch. head: the name of the last linear layer, if it cannot be
+    found. save_every: seconds between checkpoints within an epoch; there is one after each epoch in any case. about:
+    further settings that tell this run from others, kept with the weights. classes: the number that the network must
+    have [default: any]. tell: is called with a line of text now and then. failures: images that could not be read, and
+    why, including those of a run that this one resumes.
     """
 
     network: nn.Module
@@ -74,18 +79,16 @@ class Training:
         self.batch_size = min(self.recipe.batch_size, len(self.images))
         if self.batch_size % self.engine.world:
             raise InputError(
-                f"{self.engine.world} processes share batches of {self.batch_size}; it must be a multiple."
+                f"batch_size={self.batch_size} for {self.engine.world} processes; give a multiple of their number."
             )
         self.per_epoch = len(self.images) // self.batch_size
         self.steps = self.recipe.epochs * self.per_epoch
         self._start = Classifier(self.network.to(self.engine.device)).fingerprint()[:12]
         sample = self._sample()
-        self.classes = self._counted(sample)
-        for name, images in (("The training set", self.images), ("The validation set", self.val)):
-            if images is not None and images.labels is None:
-                raise InputError(f"{name} has no class for every image; training needs them.")
-            if images is not None:
-                check_labels(images, self.classes, name)
+        self.classes = self._count_classes(sample)
+        _check_labels("The training set", self.images, self.classes)
+        if self.val is not None:
+            _check_labels("The validation set", self.val, self.classes)
         self.type = precision(self.dtype, self.engine.device)
         self.last = self._last_layer(sample)
         self.optimiser = self._optimiser()
@@ -93,7 +96,7 @@ class Training:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that shapes the weights; a run is only continued with the same."""
+        """Everything that shapes the weights; a run resumes only with the same settings."""
         found = {
             **self.about,
             **asdict(self.recipe),
@@ -105,13 +108,14 @@ class Training:
             "precision": str(self.type or torch.float32).removeprefix("torch."),
             "processes": self.engine.world,
         }
-        plain: dict[str, Any] = json.loads(json.dumps(found))  # as it comes back from a file
+        plain: dict[str, Any] = json.loads(json.dumps(found))  # as a file gives it back
         return plain
 
     def run(self, out: Path) -> dict[str, Any]:
-        """Train, write ``out`` (a state dict in safetensors) and give its record: settings, history, accuracies.
+        """Train, write ``out`` (a state dict in safetensors) and return its record: settings, history, accuracies.
 
-        A finished file is taken as it is. Beside it ``NAME.checkpoint.safetensors`` keeps what a killed run needs.
+        A finished file is taken as it is. ``NAME.checkpoint.safetensors`` beside it has all that a killed run needs to
+        resume.
         """
         settings = self.settings
         if (done := checkpoint.load_checkpoint(out)) is not None:
@@ -121,7 +125,7 @@ class Training:
             self.tell(f"{out} is there already")
             return done.record
         path = out.with_name(f"{out.stem}.checkpoint.safetensors")
-        record = self._resumed(path, settings) or self._begun(settings)
+        record = self._resume(path, settings) or self._begin(settings)
         wrapped = self.engine.wrap(self.network)
         devices = [self.engine.device] if self.engine.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices), self._gradients():
@@ -135,16 +139,18 @@ class Training:
         self.engine.wait()
         return record
 
-    def _begun(self, settings: dict[str, Any]) -> dict[str, Any]:
+    def _begin(self, settings: dict[str, Any]) -> dict[str, Any]:
         found = {"settings": settings, "step": 0, "tally": asdict(Tally()), "history": [], "failures": self.failures}
         return {**found, **self._robust("start")}
 
     def _epoch(self, wrapped: nn.Module, record: dict[str, Any], path: Path) -> None:
-        """The rest of the epoch that the record stands in."""
+        """Train for the rest of the current epoch."""
         epoch, first = divmod(record["step"], self.per_epoch)
         tally, saved = Tally(**record["tally"]), time.monotonic()
         title = f"{path.name.partition('.')[0]} epoch {epoch + 1} of {self.recipe.epochs}"
-        with self._display(title, first) as advance:
+        done, total = (steps * self.batch_size for steps in (first, self.per_epoch))
+        silent: AbstractContextManager[Advance] = nullcontext(lambda images, note="": None)
+        with silent if self.engine.rank else progress(title, total, done) as advance:
             for images, labels in self._batches(epoch, first):
                 self._step(wrapped, record["step"], images, labels, tally)
                 record |= {"step": record["step"] + 1, "tally": asdict(tally)}
@@ -157,30 +163,20 @@ class Training:
 
     def _batches(self, epoch: int, first: int) -> Iterator[tuple[Tensor, Tensor]]:
         engine = self.engine
+        part, share = (engine.rank, engine.world), self.batch_size // engine.world
         images, rest = epoch_images(
-            self.images,
-            self.preprocess,
-            self.seed,
-            epoch,
-            self.batch_size,
-            (engine.rank, engine.world),
-            self.recipe.augment,
+            self.images, self.preprocess, self.seed, epoch, self.batch_size, part, self.recipe.augment
         )
-        share = self.batch_size // engine.world
         for batch in load_batches(images, rest, share, first * share, self.workers):
             self.failures |= {images.names[i]: reason for i, reason in batch.failures.items()}
             if batch.labels is None or not len(batch.images):
                 name, reason = next(iter(self.failures.items()))
-                raise InputError(
-                    f"No image of a whole batch could be read ({name}: {reason}); check the training images."
-                )
+                raise InputError(f"No image of a batch could be read ({name}: {reason}); check the training images.")
             yield batch.images.to(engine.device), batch.labels.to(engine.device)
 
     def _step(self, wrapped: nn.Module, step: int, images: Tensor, labels: Tensor, tally: Tally) -> None:
         place = (self.seed * self.steps + step) * self.engine.world + self.engine.rank
-        torch.manual_seed(
-            place
-        )  # dropout and the like depend on the place in the run alone, so it needs no saved state
+        torch.manual_seed(place)  # dropout depends on the step alone, so a checkpoint needs no random state
         for group in self.optimiser.param_groups:
             group["lr"] = self.recipe.rate(step, self.steps)
         with self._autocast():
@@ -191,7 +187,7 @@ class Training:
             logits = logits_of(wrapped(images)).float()
             loss = F.cross_entropy(logits, labels)
         if not math.isfinite(value := float(loss.detach())):
-            raise InputError(f"The loss is {value} at step {step}; a lower learning rate (--lr) may help.")
+            raise InputError(f"The loss is {value} at step {step}; a lower learning rate (lr) may help.")
         self.optimiser.zero_grad(set_to_none=True)
         torch.autograd.backward(self.scaler.scale(loss))
         self.scaler.step(self.optimiser)
@@ -201,9 +197,7 @@ class Training:
         tally.seen += len(labels)
 
     def _close_epoch(self, title: str, record: dict[str, Any], tally: Tally) -> None:
-        seen = max(tally.seen, 1)
-        entry = {"loss": tally.loss / seen, "accuracy": tally.right / seen}
-        text = str(tally)
+        entry, text = tally.means(), str(tally)
         if self.val is not None and self.engine.rank == 0:
             entry["val_accuracy"] = accuracy(self.network, self.val, self.preprocess)
             text += f", validation {100 * entry['val_accuracy']:.2f} %"
@@ -216,7 +210,7 @@ class Training:
             checkpoint.save_checkpoint(path, checkpoint.state_of(self.network, self.optimiser), {**record, **scaler})
         self.engine.wait()
 
-    def _resumed(self, path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+    def _resume(self, path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
         saved = checkpoint.load_checkpoint(path)
         if saved is None:
             return None
@@ -224,12 +218,12 @@ class Training:
         checkpoint.restore(saved.tensors, self.network, self.optimiser)
         self.scaler.load_state_dict(saved.record.pop("scaler"))
         self.failures |= saved.record["failures"]
-        saved.record["failures"] = self.failures  # one dict: the record grows with it
+        saved.record["failures"] = self.failures  # the same dict, so that the record grows with it
         self.tell(f"resuming at step {saved.record['step']} of {self.steps}")
         return saved.record
 
     def _robust(self, when: str) -> dict[str, float]:
-        """Accuracy on the validation images, plain and under the training's own attack, for adversarial training."""
+        """For adversarial training: the accuracy on the validation images, plain and under its own attack."""
         if self.recipe.loss != "adversarial" or self.val is None:
             return {}
         attack = PGD(self.recipe.eps, self.recipe.attack_steps)
@@ -241,14 +235,6 @@ class Training:
         self.tell(f"{when}: validation {plain}, under PGD with eps {self.recipe.eps:g} {robust}")
         return found
 
-    @contextmanager
-    def _display(self, title: str, first: int) -> Iterator[Advance]:
-        if self.engine.rank:
-            yield lambda images, note="": None
-            return
-        with progress(title, self.per_epoch * self.batch_size, first * self.batch_size) as advance:
-            yield advance
-
     def _autocast(self) -> AbstractContextManager[Any]:
         return nullcontext() if self.type is None else torch.autocast(self.engine.device.type, self.type)
 
@@ -259,29 +245,30 @@ class Training:
         return ish(self.last, self.recipe.keep)
 
     def _sample(self) -> Tensor:
-        """Two training images as the network will see them, to learn its classes and its last layer from."""
+        """Up to two training images as the network will see them, to find its classes and its last layer."""
         for batch in load_batches(self.images, self.preprocess, 2):
             if len(batch.images):
                 return batch.images.to(self.engine.device)
-        raise InputError("No training image could be read.")
+        raise InputError(f"None of the {len(self.images)} training images can be read; check their files.")
 
-    def _counted(self, sample: Tensor) -> int:
-        """The network's classes, which must be as many as asked for."""
+    def _count_classes(self, sample: Tensor) -> int:
+        """The number of the network's classes, which must be that asked for, if any."""
         self.network.eval()
-        try:
-            with torch.no_grad():
+        with borrowed(self.network), torch.no_grad():
+            try:
                 classes = logits_of(self.network(sample)).shape[1]
-        except _UNFIT as error:
-            shape, reason = "x".join(map(str, sample.shape[1:])), (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(
-                f"The network does not take images of {shape} ({reason}); see --size and --crop."
-            ) from error
+            except _UNFIT as error:
+                shape = "x".join(map(str, sample.shape[1:]))
+                reason = (str(error).splitlines() or [type(error).__name__])[0]
+                raise InputError(
+                    f"The network does not take images of {shape} ({reason}); give another size or crop."
+                ) from error
         if self.classes not in (None, classes):
-            raise InputError(f"The network has {classes} classes and {self.classes} were asked for; leave that out.")
+            raise InputError(f"The network has {classes} classes and {self.classes} were asked for; leave classes out.")
         return classes
 
     def _last_layer(self, sample: Tensor) -> nn.Module | None:
-        """The head, where the recipe treats it in a way of its own."""
+        """The head, if the recipe treats it differently from the other layers."""
         if self.recipe.loss != "ish" and self.recipe.head_weight_decay == self.recipe.weight_decay:
             return None
         name = Classifier(self.network, self.head).locate(sample).head_name
@@ -294,3 +281,14 @@ class Training:
         if head:
             groups.append({"params": head, "weight_decay": self.recipe.head_weight_decay})
         return torch.optim.SGD(groups, lr=self.recipe.lr, momentum=self.recipe.momentum, nesterov=True)
+
+
+def _check_labels(name: str, images: ImageSet, classes: int) -> None:
+    """Refuse images without labels, and labels that are no class of the network."""
+    if images.labels is None:
+        raise InputError(f"{name} has no class for every image; training needs them.")
+    wrong = next((label for label in images.labels if not 0 <= label < classes), None)
+    if wrong is not None:
+        raise InputError(
+            f"{name} has the class {wrong}; the network has {classes} classes, counted from 0 to {classes - 1}."
+        )

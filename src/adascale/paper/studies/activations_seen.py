@@ -5,16 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from adascale import detectors
 from adascale.bench.diagnostics import mean_ratio
-from adascale.bench.results import KINDS, ModelRun, Profile
+from adascale.bench.results import KINDS, USUAL, ModelRun, Profile
 from adascale.bench.run import Entry
-from adascale.bench.tables import USUAL
 from adascale.core.errors import InputError
 from adascale.paper.studies.base import Block
 from adascale.paper.studies.build import missing
@@ -53,14 +52,6 @@ def q_cells(profiles: Mapping[str, Profile], name: str) -> dict[str, Cell]:
     return {key: Cell(mean_ratio(getattr(profiles[name], key), getattr(profiles[ID], key))) for key in _SYMBOLS}
 
 
-class Parts(NamedTuple):
-    """The content of a block."""
-
-    columns: Sequence[Column]
-    lines: Sequence[Line]
-    charts: Sequence[Chart]
-
-
 @dataclass(frozen=True)
 class ProfileStudy(Study):
     """A table with plots for each network."""
@@ -68,10 +59,10 @@ class ProfileStudy(Study):
     def blocks(self, experiment: Experiment) -> Iterator[Block]:
         for subject in experiment.subjects:
             run = profiled_run(experiment, subject)
-            yield missing(Block(subject.name, *self.parts(run, profiled_sets(run))), run)
+            yield missing(self.block(subject.name, run, profiled_sets(run)), run)
 
     @abstractmethod
-    def parts(self, run: ModelRun, names: Sequence[str]) -> Parts:
+    def block(self, title: str, run: ModelRun, names: Sequence[str]) -> Block:
         """The table and the plots of one network. names: the sets to compare with ID."""
 
 
@@ -86,13 +77,13 @@ class Curves(ProfileStudy):
     quantity: Literal["shift", "perturbed"] = "shift"
     symbol: str = "|a_eps - a|"
 
-    def parts(self, run: ModelRun, names: Sequence[str]) -> Parts:
+    def block(self, title: str, run: ModelRun, names: Sequence[str]) -> Block:
         columns = [Column(ID, self.symbol, ID, unit="activation")]
         for name in names:
             columns.append(Column(name, self.symbol, name, unit="activation"))
             columns.append(Column(f"{name}/id", "over ID", name, unit="ratio"))
         lines = [self._line(run.profiles, names, place) for place in _places(run.profiles[ID].ranks)]
-        return Parts(columns, lines, [self._chart(run, name) for name in names])
+        return Block(title, columns, lines, [self._chart(run, name) for name in names])
 
     def _curve(self, profile: Profile) -> tuple[Tensor, Tensor]:
         """Mean and deviation."""
@@ -130,29 +121,31 @@ def _places(ranks: Tensor) -> list[int]:
 class Ratios(ProfileStudy):
     """``Q`` and ``Q'``: the mean over each set divided by the mean over ID."""
 
-    def parts(self, run: ModelRun, names: Sequence[str]) -> Parts:
+    def block(self, title: str, run: ModelRun, names: Sequence[str]) -> Block:
         columns = [Column(key, f"{symbol}_OOD / {symbol}_ID", unit="ratio") for key, symbol in _SYMBOLS.items()]
         lines = [Line(set_label(run, name), q_cells(run.profiles, name)) for name in names]
         series = [Series(symbol, [line.cells[key].measured for line in lines]) for key, symbol in _SYMBOLS.items()]
         labels = [line.label for line in lines]
-        return Parts(columns, lines, [Chart("bars", "Over ID", series, labels, y="mean of the set / mean of ID")])
+        return Block(
+            title, columns, lines, [Chart("bars", "Over ID", series, labels, y="mean of the set / mean of ID")]
+        )
 
 
 @dataclass(frozen=True)
 class Separation(ProfileStudy):
     """The scores of ID and of each OOD set, by SCALE and by AdaSCALE-A."""
 
-    def parts(self, run: ModelRun, names: Sequence[str]) -> Parts:
+    def block(self, title: str, run: ModelRun, names: Sequence[str]) -> Block:
         names = [name for name in names if run.sets[name].kind != "shifted"]
         methods = [label for label in ("scale", _ADASCALE) if label in run.scores]
         rows = {(row.method, row.dataset): row for row in figures_of(run) if row.spectrum == "ood"}
-        shown = {f"{method}.{figure.field}": (method, figure) for method in methods for figure in USUAL}
+        shown = {f"{method}.{figure.key}": (method, figure) for method in methods for figure in USUAL}
         columns = [Column(key, figure.title, method, hint=figure.hint) for key, (method, figure) in shown.items()]
         lines = []
         for name in names:
-            shares_of = {key: getattr(rows[method, name], figure.field) for key, (method, figure) in shown.items()}
+            shares_of = {key: getattr(rows[method, name], figure.key) for key, (method, figure) in shown.items()}
             lines.append(Line(set_label(run, name), {key: Cell(100 * share) for key, share in shares_of.items()}))
-        return Parts(columns, lines, [_histogram(run, method, name) for name in names for method in methods])
+        return Block(title, columns, lines, [_histogram(run, method, name) for name in names for method in methods])
 
 
 def _histogram(run: ModelRun, method: str, name: str) -> Chart:

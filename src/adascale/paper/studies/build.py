@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from adascale.bench.results import Metric, ModelRun, Row, Spectrum
-from adascale.bench.tables import USUAL, summary
+from adascale.bench.results import USUAL, ModelRun, Row, Spectrum
+from adascale.bench.tables import summary
 from adascale.paper import published as paper
 from adascale.paper.studies.base import Block
 from adascale.report.document import Cell, Chart, Column, Line, Series
@@ -18,7 +18,7 @@ def block(
     table: str,
     place: paper.Place | None,
     names: Mapping[str, str] | None = None,
-    figures: Sequence[Metric] = USUAL,
+    figures: Sequence[Column] = USUAL,
     spectra: Sequence[Spectrum] = ("ood",),
 ) -> Block:
     """A line for each method of the rows; over several models (networks, draws), mean and standard deviation.
@@ -30,11 +30,11 @@ def block(
     for line in found.lines:
         cells = {}
         for key, cell in line.cells.items():
-            spectrum, kind, field = key.split(".")
+            spectrum, kind, figure = key.split(".")
             compared = None if line.remark else place  # the paper's mean is over all networks
             known = paper.figure(table, compared, (names or {}).get(line.label, line.label), kind, spectrum)
             whose |= {known.network} if known is not None else set()
-            cells[key] = replace(cell, paper=getattr(known, field, None))
+            cells[key] = replace(cell, paper=getattr(known, figure, None))
         lines.append(Line(line.whole_label, cells))
     charts = [_chart(metric, found.columns, lines) for metric in USUAL]
     return Block(title, found.columns, lines, charts, _whose(place, whose))
@@ -48,7 +48,7 @@ def _whose(place: paper.Place | None, networks: set[str]) -> str:
     return f"The paper's figures here are means over {names}{seeds}."
 
 
-def _chart(metric: Metric, columns: Sequence[Column], lines: Sequence[Line]) -> Chart:
+def _chart(metric: Column, columns: Sequence[Column], lines: Sequence[Line]) -> Chart:
     """A metric of every line, measured and the paper's: a curve for values of one parameter, otherwise rows of dots."""
     series = []
     for column in columns:

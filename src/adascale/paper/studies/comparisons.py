@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from adascale import detectors
+from adascale.bench.results import BOTH
 from adascale.bench.run import Entry
-from adascale.bench.tables import BOTH
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive
 from adascale.paper.studies.experiment import ADASCALE, TEXT_K2, AdaScaleName, Experiment, Subject
@@ -16,12 +16,6 @@ from adascale.paper.studies.study import TEXTS, Measured, NetworkTables, Study
 
 ALL = tuple(cls.name for cls in detectors.ALL)
 PAPER = ("msp", "mls", "ebo", "react", "ash_b", "scale", "bfact", "lts", "optfs", "adascale_a", "adascale_l")
-_FIGURES_NOTE = (
-    "FPR@95 is the share of ID flagged where 95 % of the OOD is caught (OpenOOD and the paper); FPR@95-ID "
-    "is the share of OOD accepted where 95 % of the ID is kept (ODIN, Energy, ReAct, ASH, LTS, OptFS). "
-    "Methods are at their defaults but for the lines that say otherwise; (tuned): p_max, without OOD data. "
-    "ASH in the paper is ash_b."
-)
 _PRESET_NOTE = (
     "The paper's headline rows are those of settings with a k2 for each network (preset); its text says "
     f"that k2={TEXT_K2} % serves all. Its lines have the same figure of the paper beside them."
@@ -78,12 +72,15 @@ class MethodComparison(NetworkTables):
     def notes(self, experiment: Experiment) -> list[str]:
         subjects = experiment.subjects
         told = (
-            (_FIGURES_NOTE, self.claim),
             (_PRESET_NOTE, self.claim and any(map(experiment.compared, subjects))),
             (_NO_DEFAULTS_NOTE, self.claim and any(_default(experiment, name) is None for name in ADASCALE)),
             (_ONE_NETWORK_NOTE, self.mean_first and len(subjects) == 1),
         )
-        return [*experiment.spectra_notes(self.spectra), *(note for note, holds in told if holds)]
+        return [
+            *experiment.spectra_notes(self.spectra),
+            *super().notes(experiment),
+            *(note for note, holds in told if holds),
+        ]
 
 
 def _default(experiment: Experiment, name: AdaScaleName) -> Adaptive | None:

@@ -13,19 +13,13 @@ from adascale.paper import published
 from adascale.paper.studies.base import Block
 from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Study, table_of
-from adascale.paper.studies.variants import Bases, Variant, Variants, compared, measure_compared
+from adascale.paper.studies.variants import Bases, Variant, Variants, compared_variants, measure
 from adascale.report.document import Cell, Chart, Column, Line, Series
 
 Grid = Mapping[str, tuple[float, ...]]  # values by the paper's symbol
 _P_MAX = (85, 90, 95)
-# The paper's symbol -> our parameter, and the factor from its unit to ours
-_FIELDS: Mapping[str, tuple[str, float]] = {
-    "lambda": ("lam", 1),
-    "k1": ("k1", 1),
-    "p_max": ("p_max", 1),
-    "epsilon": ("epsilon", 1),
-    "o": ("fraction", 0.01),
-}
+# The paper's symbol -> our parameter and the factor from its unit to ours, where they differ
+_FIELDS: Mapping[str, tuple[str, float]] = {"lambda": ("lam", 1), "o": ("fraction", 0.01)}
 _GRIDS: tuple[Grid, ...] = (
     {"lambda": (0.1, 1, 10, 100), "p_max": _P_MAX},
     {"k1": (1, 5, 10, 50, 100), "p_max": _P_MAX},
@@ -33,11 +27,6 @@ _GRIDS: tuple[Grid, ...] = (
 )
 _VALIDATION: Grid = {"epsilon": (0.1, 0.5, 1), "lambda": (1, 10, 20), "o": (2, 5, 10), "p_max": (80, 85, 90)}
 _CONTRADICTED = published.Place("imagenet", "resnet-50")
-_CONTRADICTION = (
-    "The paper's tables contradict each other on near-OOD FPR@95 / AUROC of ResNet-50: k1=100 % is 60.99 / 76.49 in "
-    "sentivity_k_1 and 62.17 / 76.39 in joint_sensitivity_2 and 3; lambda=10 with k1=1 % and p_max=90 is 69.47 / 79.68 "
-    "in joint_sensitivity_1 and 69.49 / 79.67 in joint_sensitivity_2. Each stands here as its table has it."
-)
 
 
 @dataclass(frozen=True)
@@ -54,7 +43,7 @@ class Joint(Study):
 
     def notes(self, experiment: Experiment) -> list[str]:
         known = any(experiment.compared(subject) == _CONTRADICTED for subject in experiment.subjects)
-        return [*experiment.start_notes(self.sensitivity), *([_CONTRADICTION] if known else [])]
+        return [*experiment.start_notes(self.sensitivity), *([self.note] if known else [])]
 
 
 def _points(grid: Grid) -> dict[str, dict[str, Any]]:
@@ -62,8 +51,9 @@ def _points(grid: Grid) -> dict[str, dict[str, Any]]:
     found = {}
     for values in product(*grid.values()):
         point = dict(zip(grid, values, strict=True))
+        fields = {name: _FIELDS.get(name, (name, 1)) for name in grid}
         label = " ".join(f"{name}={value:g}" for name, value in point.items())
-        found[label] = {_FIELDS[name][0]: value * _FIELDS[name][1] for name, value in point.items()}
+        found[label] = {field: point[name] * factor for name, (field, factor) in fields.items()}
     return found
 
 
@@ -80,7 +70,8 @@ def _variants(grid: Grid) -> Variants:
 
 def _tested(experiment: Experiment, subject: Subject, grid: Grid) -> Block:
     """The grid on the tested sets."""
-    run, rows, _ = measure_compared(experiment.job(subject), experiment, subject, _variants(grid), sensitivity=True)
+    variants, rows = compared_variants(experiment, subject, _variants(grid), sensitivity=True)
+    run = measure(experiment.job(subject), variants)
     title = f"{subject.name}: {' and '.join(grid)}"
     made = table_of(title, [run], "joint", experiment.compared(subject), rows)
     return replace(made, charts=[_chart(made, grid, column) for column in made.columns if column.title == "AUROC"])
@@ -98,7 +89,7 @@ def _chart(made: Block, grid: Grid, column: Column) -> Chart:
 def _validated(experiment: Experiment, subject: Subject, grid: Grid) -> Block:
     """The grid on validation images alone: OOD-val where the suite has it, else outliers made from ID images."""
     base, column = experiment.adascale(subject, sensitivity=True), Column("val.auroc", "AUROC", "Validation", "high")
-    variants, rows = compared(experiment, subject, _variants(grid), sensitivity=True)
+    variants, rows = compared_variants(experiment, subject, _variants(grid), sensitivity=True)
     points = {variant.label: _points(grid)[variant.label] for variant in variants}
     judge: Judge = "ood" if experiment.images.ood_val else "self"
     title = f"{subject.name}: {', '.join(grid)} on validation images"

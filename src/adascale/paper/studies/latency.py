@@ -11,11 +11,12 @@ from torch import Tensor
 
 from adascale import detectors
 from adascale.core.errors import InputError
-from adascale.core.timing import Timing, interleaved, scale_of_authors, scale_score_of_authors
+from adascale.core.timing import Timing, interleaved
 from adascale.core.types import Head, Outputs, Pixels
 from adascale.extraction.extract import extract_batch
 from adascale.images.loader import load_batches
 from adascale.paper import published
+from adascale.paper.studies.authors_scale import scale_of_authors, scale_score_of_authors
 from adascale.paper.studies.base import Block
 from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Study

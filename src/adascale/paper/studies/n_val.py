@@ -42,11 +42,7 @@ class ValidationSize(Study):
             yield missing(block(subject.name, rows, self.name, place), run)
 
     def notes(self, experiment: Experiment) -> list[str]:
-        return [
-            *experiment.start_notes(),
-            f"Mean ± deviation over {DRAWS} draws without replacement from the validation images. Of all of them there "
-            "is only one draw, so that its deviation is 0.",
-        ]
+        return [*experiment.start_notes(), self.note]
 
 
 def _draws(images: int, seed: int) -> list[tuple[int, tuple[int, ...]]]:

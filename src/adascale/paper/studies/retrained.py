@@ -64,19 +64,18 @@ class Tried(NamedTuple):
 class TrainingStudy(Study):
     """The methods on networks trained with a loss.
 
-    enough: says, from whether each network was trained so, whether all is well without ``untrained``, a note.
-    retrained: the note where the study trains the networks itself.
+    retrained: the note where the study trains the networks itself. enough: whether the study needs no note, given for
+    each network whether it was trained with the loss.
     """
 
     loss: str = ""
     retrained: str = ""
-    untrained: str = ""
     enough: Callable[[Iterable[bool]], bool] = all
 
     def notes(self, experiment: Experiment) -> list[str]:
         if trains_networks(experiment):
             return [self.retrained]
-        return [] if self.enough(map(self.declared, experiment.subjects)) else [self.untrained]
+        return [] if self.enough(map(self.declared, experiment.subjects)) else [self.note]
 
     def declared(self, subject: Subject) -> bool:
         """Whether the network's weights say that they were trained with this loss."""
@@ -162,15 +161,11 @@ STUDIES: tuple[Study, ...] = (
         *TEXTS["adversarial"],
         loss="adversarial",
         retrained="The networks were made here, from the one given, by a short adversarial training (PGD).",
-        untrained="'as given': nothing says that this network was trained against attacks. Weights of adascale train "
-        "--loss adversarial say so, and their eps, themselves.",
     ),
     Ish(
         *TEXTS["ish"],
         loss="ish",
         retrained="The network with ISH was made here, from the one given, by ISH's own recipe.",
-        untrained="No network here says that it was tuned with ISH; give --model and --weights of adascale train "
-        "--loss ish.",
         enough=any,
     ),
 )

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from adascale.bench import figures as bench
-from adascale.bench.results import Metric, ModelRun, Row, Spectrum
-from adascale.bench.tables import USUAL
+from adascale.bench.results import USUAL, ModelRun, Row, Spectrum
 from adascale.paper import published
 from adascale.paper.studies.base import Block, Result, has_paper
 from adascale.paper.studies.build import block, missing
 from adascale.paper.studies.experiment import Experiment, Subject
+from adascale.report.document import Column
 
 Texts = tuple[str, str, str, str, str, str]
 # The first six fields of every study of the package, by its name and in the order of the report
@@ -77,7 +77,7 @@ class NetworkTables(Study):
     """A table of methods for each network, and one of their means where there are several networks."""
 
     spectra: tuple[Spectrum, ...] = ("ood",)
-    figures: Sequence[Metric] = USUAL
+    figures: Sequence[Column] = USUAL
     table: str = ""  # of the paper's figures [default: the study's name]
     mean_first: bool = False
     mean_title: ClassVar[str] = "mean over {} networks"

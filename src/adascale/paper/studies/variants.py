@@ -52,7 +52,8 @@ class Variation(NetworkTables):
 
     def measured(self, experiment: Experiment, subject: Subject) -> Measured:
         job = experiment.job(subject, images=experiment.images_for(self.spectra))
-        return measure_compared(job, experiment, subject, self.variants, self.sensitivity)
+        variants, rows = compared_variants(experiment, subject, self.variants, self.sensitivity)
+        return Measured(measure(job, variants), rows)
 
     def notes(self, experiment: Experiment) -> list[str]:
         return [*experiment.start_notes(self.sensitivity), *experiment.spectra_notes(self.spectra)]
@@ -79,15 +80,7 @@ def one_parameter(field: str, symbol: str, values: Sequence[float]) -> Variants:
     return changed({f"{symbol}={value:g}": {field: value} for value in values})
 
 
-def measure_compared(
-    job: Job, experiment: Experiment, subject: Subject, make: Variants, sensitivity: bool = False
-) -> Measured:
-    """The variants on one network, with the paper's rows."""
-    variants, rows = compared(experiment, subject, make, sensitivity)
-    return Measured(measure(job, variants), rows)
-
-
-def compared(
+def compared_variants(
     experiment: Experiment, subject: Subject, make: Variants, sensitivity: bool = False
 ) -> tuple[Sequence[Variant], dict[str, str]]:
     """The variants for this network, and the paper's row for each label: "" unless the parameters are the paper's."""
@@ -104,16 +97,15 @@ def measure(job: Job, variants: Sequence[Variant]) -> ModelRun:
     std = job.network.preprocess.std
     made = [replace(variant, method=replace(variant.method).for_input(std)) for variant in variants]
     views = list(dict.fromkeys(view for variant in made for view in variant.method.views))
-    learning = any(variant.method.fits_on.startswith("train") for variant in made)
+    train = job.images.train if any(_learns(variant) for variant in made) else None
     val = job.extracted("val", job.images.val, views)
-    train = None if not learning or job.images.train is None else job.extracted("train", job.images.train, ())
+    learnt_from = val if train is None else job.extracted("train", train, ())
     sets = {name: (kind, job.extracted(name, found, views)) for name, (kind, found) in tested(job.images).items()}
     scores: dict[str, dict[str, Tensor]] = {}
     groups, images = _groups(made), sum(len(found) for _, found in sets.values())
     with progress(f"{job.network.name}: {len(made)} settings", len(groups) * images) as advance:
         for group in groups:
-            learns = train is not None and group[0].method.fits_on.startswith("train")
-            reference = _reference(group[0], train if learns and train is not None else val)
+            reference = _reference(group[0], learnt_from if _learns(group[0]) else val)
             for name, (_, found) in sets.items():
                 for label, values in _scores(job, group, reference, found):
                     scores.setdefault(label, {})[name] = values
@@ -126,6 +118,10 @@ def measure(job: Job, variants: Sequence[Variant]) -> ModelRun:
         raise InputError(f"{job.network.name}, {made[0].label}: {left_out[made[0].label]}.")
     infos = {name: SetInfo(kind, len(found), found.failures) for name, (kind, found) in sets.items()}
     return ModelRun(job.network.name, infos, None, usable, left_out, next(iter(usable)))
+
+
+def _learns(variant: Variant) -> bool:
+    return variant.method.fits_on.startswith("train")
 
 
 def _groups(variants: Sequence[Variant]) -> list[list[Variant]]:

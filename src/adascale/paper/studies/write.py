@@ -19,7 +19,7 @@ SUFFIXES = ("csv", "md", "json")
 _PAPER = "The paper's figures are of its own networks, and of the whole of its data sets, perhaps others."
 
 
-def as_document(result: Result) -> Document:
+def result_document(result: Result) -> Document:
     """The blocks of a result with its question and its remarks."""
     return Document(result.title, result.blocks, remarks(result), result.question, result.source)
 
@@ -35,7 +35,7 @@ def remarks(result: Result) -> list[str]:
 def save_result(result: Result, folder: Path) -> list[Path]:
     """``NAME.csv``, ``NAME.md`` and ``NAME.json``, which holds everything."""
     document = json.dumps(result.document(), indent=1, allow_nan=False) + "\n"
-    texts = (quantities(result.blocks), to_markdown(as_document(result)), document)
+    texts = (quantities(result.blocks), to_markdown(result_document(result)), document)
     return [write_text(folder / f"{result.study}.{suffix}", text) for suffix, text in zip(SUFFIXES, texts, strict=True)]
 
 
@@ -73,7 +73,7 @@ def studies_page(results: Sequence[Result]) -> str:
     return html.page(
         "studies.html",
         notice=_mixed(results),
-        documents={one.study: as_document(one) for one in results},
+        documents={one.study: result_document(one) for one in results},
         about={one.study: one.about for one in results},
     )
 

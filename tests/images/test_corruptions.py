@@ -21,7 +21,7 @@ from adascale.images.corruptions import (
     corrupted,
 )
 from adascale.images.sources import ImageSet
-from tests.images.test_data import picture
+from tests.images.pictures import picture
 
 
 def scene(side: int, mode: str = "RGB") -> Image.Image:

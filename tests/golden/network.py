@@ -1,0 +1,68 @@
+"""The golden case that starts from images: ``a = ReLU(V x + v)``, ``z = W a + b``, gradients by hand."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tests.golden.cases import rounded
+from tests.reference import images
+from tests.reference.common import Array, Head, Samples, scores
+from tests.reference.methods import METHODS
+
+IMAGE = (3, 6, 6)
+
+
+class Network(NamedTuple):
+    V: Array
+    v: Array
+    head: Head
+    x_val: Array
+    x_test: Array
+
+
+def network() -> Network:
+    random = np.random.RandomState(9)
+    V, v = rounded(random.normal(size=(24, 108)) / 8), rounded(random.normal(size=24) / 4)
+    V[1:, 50] = 0  # one value feeds one unit alone: its gradient is exactly zero where that unit is off
+    head = Head(rounded(random.normal(size=(5, 24)) / 2), rounded(random.normal(size=5)))
+    x_val, x_test = (rounded(random.normal(size=(n, *IMAGE))) for n in (24, 16))
+    return Network(V, v, head, x_val, x_test)
+
+
+def settings() -> list[tuple[str, dict[str, Any]]]:
+    looks: list[dict[str, Any]] = [
+        {},
+        {"pixels": "salient", "fraction": 0.1, "epsilon": 0.25},
+        {"pixels": "all", "epsilon": 0.1},
+    ]
+    return [
+        *(("adascale_a", look) for look in looks),
+        *(("adascale_l", look) for look in looks),
+        *(("activation_shift", look) for look in looks),
+        ("odin", {}),
+        ("odin", {"temperature": 1, "eta": 0.05, "std": [0.25, 0.5, 0.125]}),
+    ]
+
+
+def views(net: Network, method: str, parameters: dict[str, Any], x: Array) -> Array:
+    """The perturbed copies of the images."""
+    features, pull = images.dense(net.V, net.v)
+    if method == "odin":
+        return np.array([images.odin_input(one, features, pull, net.head, **parameters) for one in x])
+    gradients = [images.logit_gradient(one, features, pull, net.head) for one in x]
+    return np.array([images.perturbed(one, g, **parameters) for one, g in zip(x, gradients, strict=True)])
+
+
+def score(net: Network, method: str, parameters: dict[str, Any]) -> Array:
+    """The scores of the test images."""
+    features, _ = images.dense(net.V, net.v)
+
+    def run(x: Array) -> Samples:
+        a = np.array([features(one) for one in x])
+        a_eps = np.array([features(one) for one in views(net, method, parameters, x)])
+        return Samples(a, np.array([net.head(row) for row in a]), a_eps, np.full(len(x), -1))
+
+    rest = {name: value for name, value in parameters.items() if name == "temperature"}
+    return scores(METHODS[method], *net.head, run(net.x_val), run(net.x_test), **rest)

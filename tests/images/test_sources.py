@@ -1,0 +1,89 @@
+"""Folders, lists, arrays and single files; classes as folders."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from adascale import InputError
+from adascale.images.loader import load_batches
+from adascale.images.sources import find_images, find_labelled
+from tests.images.pictures import RGB, picture, saved
+
+
+def test_folders_are_read_in_depth_and_in_order(tmp_path: Path) -> None:
+    (tmp_path / "b" / "c").mkdir(parents=True)
+    for name in ("z.PNG", "b/c/a.jpeg", "b/x.webp"):
+        picture().save(tmp_path / name)
+    (tmp_path / "notes.md").write_text("not counted")
+    assert [Path(name).as_posix() for name in find_images(tmp_path).names] == ["b/c/a.jpeg", "b/x.webp", "z.PNG"]
+
+
+def test_lists_in_the_usual_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    picture().save(tmp_path / "my cat.png")
+    (tmp_path / "list.txt").write_text("my cat.png 3\n\nmissing.png -1\n")
+    found = find_images(tmp_path / "list.txt")
+    assert (list(found.names), found.labels) == (["my cat.png", "missing.png"], [3, -1])
+    (batch,) = load_batches(found, RGB)
+    assert (batch.indices, batch.failures) == ([0], {1: "there is no such file"})
+    (tmp_path / "plain.txt").write_text("my cat.png\n")
+    assert find_images(tmp_path / "plain.txt").labels is None
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "l.txt").write_text("my cat.png 0\n")
+    assert next(load_batches(find_images(tmp_path / "lists" / "l.txt", root=tmp_path), RGB)).indices == [0]
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{tmp_path / 'my cat.png'}\n"))
+    assert next(load_batches(find_images("-"), RGB)).indices == [0]
+
+
+def test_arrays_and_single_files(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), dtype=np.uint8)
+    np.savez(tmp_path / "a.npz", images=values, labels=np.array([2, 0, 1]))
+    found = find_images(tmp_path / "a.npz")
+    assert (list(found.names), found.labels) == (["a.npz[0]", "a.npz[1]", "a.npz[2]"], [2, 0, 1])
+    (batch,) = load_batches(found, RGB)
+    expected = (torch.from_numpy(values).permute(0, 3, 1, 2).float() / 255 - 0.5) / 0.25
+    assert torch.allclose(batch.images, expected, atol=1e-6)
+    picture().save(tmp_path / "one.png")
+    assert find_images(tmp_path / "one.png").names == ["one.png"]
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda p: p / "nothing", "no file or folder"),
+        (lambda p: p, "holds no image"),
+        (lambda p: (p / "e.txt").write_text("\n") and p / "e.txt", "is empty"),
+        (lambda p: (p / "b.npz").write_text("zip?") and p / "b.npz", r"cannot be read as \.npz"),
+        (lambda p: saved(p / "c.npz", images=np.zeros((2, 4, 4))), "float64"),
+        (lambda p: saved(p / "d.npz", x=np.zeros(2)), "no array 'images'"),
+    ],
+)
+def test_bad_sources(tmp_path: Path, make: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        find_images(make(tmp_path))
+
+
+def test_fingerprints_follow_content(tmp_path: Path) -> None:
+    picture().save(tmp_path / "a.png")
+    first = find_images(tmp_path).fingerprint()
+    assert first == find_images(tmp_path).fingerprint()
+    picture(seed=1).save(tmp_path / "a.png")
+    assert first != find_images(tmp_path).fingerprint()
+
+
+def test_folders_of_classes(tmp_path: Path) -> None:
+    for part, names in (("train", "abc"), ("val", "ac"), ("other", "ad")):
+        for name in names:
+            (tmp_path / part / name).mkdir(parents=True)
+            Image.new("RGB", (20, 20)).save(tmp_path / part / name / "x.png")
+    images, classes = find_labelled(tmp_path / "train")
+    assert (images.labels, classes) == ([0, 1, 2], ["a", "b", "c"])
+    assert find_labelled(tmp_path / "val", classes=classes)[0].labels == [0, 2]
+    with pytest.raises(InputError, match="a class 'd' that the training images do not have"):
+        find_labelled(tmp_path / "other", classes=classes)
