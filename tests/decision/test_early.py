@@ -116,7 +116,9 @@ def test_decisions_are_those_of_the_verdict(make: type[nn.Module], method: str, 
         tau = float(scores.quantile(share))
         detector.calibration = Calibration(torch.full((19,), tau))  # the threshold is tau
         decision = detector.decide(pictures)
-        assert torch.equal(decision.is_ood, scores > tau) or (scores - tau).abs().min() < 1e-5
+        clear = (scores - tau).abs() > 1e-5  # another batch may round the last digits differently
+        assert torch.equal(decision.is_ood[clear], (scores > tau)[clear])
+        assert clear.sum() >= 68
         assert torch.equal(decision.prediction, detector(pictures).prediction)
         early += int(decision.early.sum())
     assert 0 < early < 5 * 70
