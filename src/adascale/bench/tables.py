@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from safetensors.torch import save_file
 
@@ -43,25 +43,23 @@ def summary(title: str, rows: Sequence[Row], metrics: Sequence[Column]) -> Table
     A method that is missing on some of the networks is not ranked, and its line says on how many it was run.
     """
     rows = [row for row in rows if row.is_mean]
-    present, values = {(row.spectrum, row.kind) for row in rows}, over_models(rows)
-    spectra: tuple[Spectrum, ...] = ("ood", "full")
+    present, spectra = {(row.spectrum, row.kind) for row in rows}, get_args(Spectrum)
     groups = [group for group in itertools.product(spectra, MEANS) if group in present]
-    counts = Counter((row.method, row.dataset, row.spectrum) for row in rows)
+    values, counts = over_models(rows), Counter((row.method, row.dataset, row.spectrum) for row in rows)
     most, lines = max(counts.values(), default=0), []
     for method in dict.fromkeys(row.method for row in rows):
-        cells, count = {}, max(number for (name, *_), number in counts.items() if name == method)
-        for spectrum, kind in groups:
-            key = (method, MEANS[kind], spectrum)
-            for metric in metrics if key in values else ():
+        cells = {}
+        for (spectrum, kind), metric in itertools.product(groups, metrics):
+            if (key := (method, MEANS[kind], spectrum)) in values:
                 mean, deviation = values[key][metric.key]
                 cell = Cell(100 * mean, spread=100 * deviation if counts[key] > 1 else None)
                 cells[f"{spectrum}.{kind}.{metric.key}"] = cell
-        whole = count == most
-        lines.append(Line(method, cells, "" if whole else None, "" if whole else f"{count} of {most} networks"))
+        count = max(counts[method, MEANS[kind], spectrum] for spectrum, kind in groups)
+        some = count < most
+        lines.append(Line(method, cells, None if some else "", f"{count} of {most} networks" if some else ""))
     columns = [
         replace(metric, key=f"{spectrum}.{kind}.{metric.key}", group=KINDS[kind] + _spectrum(spectrum))
-        for spectrum, kind in groups
-        for metric in metrics
+        for (spectrum, kind), metric in itertools.product(groups, metrics)
     ]
     return Table(title, columns, lines, head="method")
 
