@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from adascale.cli.main import in_flags
 from tests.shell import inside, run
@@ -69,6 +71,16 @@ def test_messages_of_the_library_are_put_in_the_words_of_the_shell() -> None:
     assert in_flags("Pass load(..., method=) for a class") == "Pass --method for a class"
     assert in_flags("p_max=101 is above 100") == "p_max=101 is above 100"
     assert in_flags("use --set scale.percentile=80, a.alpha=3") == "use --set scale.percentile=80, a.alpha=3"
+
+
+def test_env_has_what_a_bug_report_needs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert inside(monkeypatch, "env", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["versions"]["torch"] == torch.__version__
+    assert inside(monkeypatch, "env") == 0
+    text = capsys.readouterr().out
+    assert all(name in text for section in found.values() for name in section)
+    assert len(text.splitlines()) <= 40
 
 
 def test_check_names_every_promise(
