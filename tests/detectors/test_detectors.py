@@ -11,7 +11,7 @@ import torch
 from adascale import AdascaleWarning, Detector, Head, InputError, NotFittedError, Outputs, View, detectors
 from adascale.detectors.adaptive import Adaptive
 from adascale.detectors.shaping import LOGIT_SCORES, Shaping
-from adascale.maths.stats import energy
+from adascale.maths.activations import energy
 from adascale.testing import CHECKS, check_detector, example_outputs
 
 ADAPTIVE = [cls for cls in detectors.ALL if issubclass(cls, Adaptive)]
@@ -240,7 +240,7 @@ def test_outputs_of_any_precision_and_heads_that_want_gradients() -> None:
     layer = torch.nn.Linear(40, 6)
     head = Head(layer.weight, layer.bias)
     features = torch.randn(30, 40, generator=generator).clamp_min(0).bfloat16()
-    outputs = Outputs(layer(features.float()).bfloat16(), features, {View(): features + 1})
+    outputs = Outputs(layer(features.float()).bfloat16(), features, {View(): (features.float() + 1).bfloat16()})
     method = detectors.AdaSCALE_A().fit(outputs, head)
     assert outputs.features.dtype == torch.float32
     assert method.score(outputs[:1]).isfinite().all()
@@ -250,3 +250,26 @@ def test_outputs_of_any_precision_and_heads_that_want_gradients() -> None:
 def test_pixels_that_are_no_word_are_refused() -> None:
     with pytest.raises(InputError, match="pixels"):
         detectors.AdaSCALE_A(pixels=["trivial"])  # type: ignore[arg-type]
+
+
+def test_diagnostics_are_declared_and_empty_by_default() -> None:
+    outputs, head = example_outputs(30, (View(),))
+    for cls in detectors.ALL:
+        if cls.name not in ("odin", "mds", "rmds", "knn", "nnguide", "line", "she", "vim", "residual"):
+            assert tuple(cls().fit(outputs, head).diagnostics(outputs)) == cls.diagnosed
+    assert {cls.name for cls in detectors.ALL if cls.diagnosed} == {"adascale_a", "adascale_l"}
+
+
+def test_diagnostics_of_adascale_by_hand() -> None:
+    a, ae = torch.tensor([[3.0, 5.0, 1.0, -2.0]]), torch.tensor([[2.5, 6.0, -1.0, 7.0]])
+    outputs, head = Outputs(torch.zeros(1, 2), a, {View(): ae}), Head(torch.zeros(2, 4))
+    found = detectors.AdaSCALE_A(k1=50, k2=75, p_min=50, p_max=75).fit(outputs, head).diagnostics(outputs)
+    assert {name: values.tolist() for name, values in found.items()} == {
+        "q": [1.5],
+        "q_prime": [10 * 1.5 + 8.5],
+        "percentile": [50],  # the only reference sample is at most as large as itself: F = 1
+        "ratio": [9 / 8],
+        "shift_by_rank": [[1, 0.5, 2, 9]],
+        "perturbed_by_rank": [[6, 2.5, -1, 7]],
+    }
+    assert detectors.AdaSCALE_A().diagnostics(Outputs(outputs.logits, outputs.features)) == {}

@@ -11,8 +11,7 @@ from torch import Tensor
 from adascale.bench.results import Profile
 from adascale.core.types import Outputs
 from adascale.detectors.adaptive import Adaptive, activation_shift
-from adascale.maths.activations import Ranking
-from adascale.maths.stats import descending
+from adascale.maths.activations import Ranking, descending
 
 _PLACES = 100
 

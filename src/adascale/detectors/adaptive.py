@@ -16,8 +16,18 @@ from adascale.core.types import Head, Outputs, Pixels, View, view_of
 from adascale.detectors.base import Space, finite_rows, in_chunks, rowwise
 from adascale.detectors.parameters import number, percent
 from adascale.detectors.shaping import LOGIT_SCORES, Shaping
-from adascale.maths.activations import Floats, RankedRow, Ranking
-from adascale.maths.stats import descending, ecdf, energy, energy_of, keep_count, ratio_of, top_count
+from adascale.maths.activations import (
+    Floats,
+    RankedRow,
+    Ranking,
+    descending,
+    ecdf,
+    energy,
+    energy_of,
+    keep_count,
+    ratio_of,
+    top_count,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -63,6 +73,7 @@ class Adaptive(Shaping):
 
     fits_on = "val"
     passes = "2 forward, 1 backward"
+    diagnosed = ("q", "q_prime", "percentile", "ratio", "shift_by_rank", "perturbed_by_rank")
     tuned_by_default = True
     signed_features = "relu"
     search_space: ClassVar[Space] = {
@@ -104,6 +115,23 @@ class Adaptive(Shaping):
     def ratios(self, outputs: Outputs) -> Tensor:
         """``r`` for each sample."""
         return torch.from_numpy(self._ratios(outputs))
+
+    def diagnostics(self, outputs: Outputs) -> Mapping[str, Tensor]:
+        """``Q``, the statistic (``q_prime``), ``p`` and ``r`` (N,); ``|a_eps - a|`` and ``a_eps`` (N, D), each row in
+        the order of ``a`` from its largest entry. Nothing where the outputs lack the view.
+        """
+        if self.view not in outputs.views:
+            return {}
+        ranked, order = descending(outputs.features)
+        perturbed = outputs.views[self.view].gather(1, order)
+        return {
+            "q": torch.from_numpy(activation_shift(Ranking(outputs.features), outputs.views[self.view], self.k1)),
+            "q_prime": self.shift_statistic(outputs),
+            "percentile": self.percentiles(outputs),
+            "ratio": self.ratios(outputs),
+            "shift_by_rank": (perturbed - ranked).abs(),
+            "perturbed_by_rank": perturbed,
+        }
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.reference_ = rowwise(reference, self.shift_statistic).sort().values

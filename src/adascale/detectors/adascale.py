@@ -11,8 +11,7 @@ from adascale.core.types import Outputs, Pixels, View, view_of
 from adascale.detectors.adaptive import Adaptive, Values, activation_shift
 from adascale.detectors.base import Detector
 from adascale.detectors.parameters import number, percent
-from adascale.maths.activations import Floats, Ranking
-from adascale.maths.stats import activation_scale
+from adascale.maths.activations import Floats, Ranking, activation_scale
 
 
 @dataclass

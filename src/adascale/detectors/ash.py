@@ -12,8 +12,7 @@ from adascale.core.types import Outputs
 from adascale.detectors.base import Space, warn_if_signed
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
-from adascale.maths.activations import fixed_ratio
-from adascale.maths.stats import activation_scale, descending, keep_count
+from adascale.maths.activations import activation_scale, descending, fixed_ratio, keep_count
 
 
 @dataclass

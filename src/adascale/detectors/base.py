@@ -55,7 +55,8 @@ class Detector(ABC):
     tuned_by_default: ClassVar[bool] = False
     signed_features: ClassVar[Signed] = "any"
     cost: ClassVar[Cost] = "light"
-    passes: ClassVar[str] = "1 forward"  # of the network with the default parameters, as `views` implies
+    passes: ClassVar[str] = "1 forward"  # through the network with the default parameters, as `views` implies
+    diagnosed: ClassVar[tuple[str, ...]] = ()  # what `diagnostics` gives
 
     if TYPE_CHECKING:  # what a class found by name accepts is known only to that class
 
@@ -123,6 +124,10 @@ class Detector(ABC):
                 yield i, [fitted.score(outputs) for outputs in sets]
             except InputError:
                 yield i, None
+
+    def diagnostics(self, outputs: Outputs) -> Mapping[str, Tensor]:
+        """What reports show of a fitted method besides its scores: the tensors named in ``diagnosed``, with N rows."""
+        return {}
 
     def state(self) -> dict[str, Tensor]:
         """The fitted tensors (without the head, which belongs to the network)."""
@@ -261,7 +266,9 @@ def looked_at(outputs: Outputs, views: Sequence[View]) -> list[Tensor]:
 
 def _overflow_is_ood(scores: Tensor) -> Tensor:
     """+inf for each score that is not finite: activations so large that the arithmetic overflowed."""
-    return scores if all_finite([scores]) else torch.where(scores.isfinite(), scores, math.inf)
+    if math.isfinite(scores.item()) if len(scores) == 1 else scores.isfinite().all():
+        return scores
+    return torch.where(scores.isfinite(), scores, math.inf)
 
 
 def warn_if_signed(name: str, features: Tensor) -> None:

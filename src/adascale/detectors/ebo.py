@@ -10,7 +10,7 @@ from torch import Tensor
 from adascale.core.types import Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.parameters import number
-from adascale.maths.stats import energy
+from adascale.maths.activations import energy
 
 
 @dataclass

@@ -11,7 +11,7 @@ from torch import Tensor
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import mean_features
-from adascale.maths.stats import row_norms
+from adascale.maths.activations import row_norms
 
 
 @dataclass

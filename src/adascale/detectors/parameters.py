@@ -27,7 +27,8 @@ def percent(default: float, *, above: float | None = None) -> Any:
 
 def check(method: Any) -> None:
     """Refuse a parameter that is not of its declared type or outside its range. Lists become tuples where declared."""
-    declared = _declared(type(method))
+    cls: Any = type(method)
+    declared = _declared(cls)
     for one in fields(method):
         value, types = getattr(method, one.name), declared.get(one.name, ())
         if isinstance(value, list) and any(get_origin(kind) is tuple for kind in types):

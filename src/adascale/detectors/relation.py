@@ -12,7 +12,7 @@ from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import bank_blocks
 from adascale.detectors.parameters import number
-from adascale.maths.stats import unit_rows
+from adascale.maths.activations import unit_rows
 
 
 @dataclass

@@ -11,8 +11,7 @@ from adascale.core.types import Outputs
 from adascale.detectors.base import Space, warn_if_signed
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
-from adascale.maths.activations import fixed_ratio
-from adascale.maths.stats import scaled_activation_logits
+from adascale.maths.activations import fixed_ratio, scaled_activation_logits
 
 
 @dataclass

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from adascale.core.types import Outputs
 from adascale.detectors.base import Cost, Detector
-from adascale.maths.stats import energy, generalised_entropy
+from adascale.maths.activations import energy, generalised_entropy
 
 LogitScore = Literal["energy", "mls", "msp", "gen"]
 # Scores of logits alone, higher = more OOD.

@@ -11,7 +11,7 @@ from torch import Tensor
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space, rowwise
 from adascale.detectors.classes import class_means
-from adascale.maths.stats import row_norms, unit_rows
+from adascale.maths.activations import row_norms, unit_rows
 
 
 @dataclass

@@ -13,7 +13,7 @@ from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space, in_chunks
 from adascale.detectors.classes import covariance, has_variance
 from adascale.detectors.parameters import number
-from adascale.maths.stats import energy, row_norms
+from adascale.maths.activations import energy, row_norms
 
 
 @dataclass

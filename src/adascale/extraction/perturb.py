@@ -9,8 +9,7 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import View
-from adascale.maths.activations import first_ties
-from adascale.maths.stats import share_count
+from adascale.maths.activations import first_ties, share_count
 
 
 def perturb(images: Tensor, gradient: Tensor | None, view: View) -> Tensor:

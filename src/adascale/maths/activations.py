@@ -1,10 +1,13 @@
-"""Rows of activations, sorted once: all that SCALE, LTS and AdaSCALE ask of them.
+"""The arithmetic of activations and logits: sorted rows, counts, the ratio ``r``, the eCDF, the energy.
 
-In NumPy, whose vectorised sort of values takes a third of the time of a top-k with indices; for one row as for many.
+Sums and scores are float64. NumPy sorts, because its vectorised sort of values takes a third of the time of a top-k
+with indices. A single row has code of its own (`RankedRow`, `energy_of`): there, starting an operation costs more than
+the operation, and the general path takes 1.5 times as long.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,10 +15,46 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from adascale.maths.stats import keep_count
-
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
+
+# exp(500) is about 1e217: far beyond any real score, and still finite after multiplication with logits.
+_LARGEST_EXPONENT = 500.0
+
+
+def share_count(total: int, share: float) -> int:
+    """``floor(total * share)``; a product that rounding puts just below an integer counts as that integer."""
+    return math.floor(total * share + 1e-9)
+
+
+def top_count(features: int, percent: float) -> int:
+    """How many entries ``percent`` % of ``features`` are: ``max(1, floor(D * k / 100))``."""
+    return max(1, share_count(features, percent / 100))
+
+
+def keep_count(features: int, percentile: npt.ArrayLike) -> Array:
+    """Entries above a percentile: ``D - round(D * p / 100)``, half to even, never fewer than 1."""
+    below = np.rint(features * np.asarray(percentile, dtype=np.float64) / 100)
+    kept: Array = np.maximum(features - below, 1).astype(np.intp)
+    return kept
+
+
+def ecdf(reference: npt.ArrayLike, values: npt.ArrayLike) -> Floats:
+    """``F(q) = #{reference <= q} / n`` for a *sorted* reference (right-continuous)."""
+    known = np.asarray(reference)
+    return known.searchsorted(np.asarray(values), side="right") / len(known)
+
+
+def descending(activations: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row from large to small, with indices; equal values keep the lower index first."""
+    values, order = torch.sort(activations, dim=1, descending=True, stable=True)
+    return values, order
+
+
+def first_ties(above: Any, tied: Any, count: int) -> Any:
+    """A mask of ``count`` entries in each row: all ``above``, then the ``tied`` ones with the lowest indices."""
+    room = count - above.sum(1)[:, None]
+    return above | (tied & (tied.cumsum(1) <= room))
 
 
 class Ranking:
@@ -27,9 +66,9 @@ class Ranking:
         self.rows, self.size = self.values.shape
 
     def strongest(self, count: int) -> Array:
-        """Where the ``count`` largest entries of each row are in the flattened matrix, as (N, count), by index.
+        """The places of the ``count`` largest entries of each row in the flattened matrix (N, count), ascending.
 
-        Of equal values the lower index is taken first.
+        Of equal values, those with the lowest indices are taken.
         """
         least = self.ascending[:, self.size - count]
         chosen = self.values >= least[:, None]
@@ -40,9 +79,9 @@ class Ranking:
         return places.reshape(self.rows, count)
 
     def ratio(self, keep: Array, relu: bool = True) -> Floats:
-        """``r = (sum of a row) / (sum of its k largest)``, float64; ``k``: one for all rows, or one a row.
+        """``r = (sum of a row) / (sum of its k largest)``, float64; ``k``: one for all rows, or one for each.
 
-        relu: of ``max(a, 0)``. A row without a positive entry has ``r = 1``.
+        With ``relu`` the sums are those of ``max(a, 0)``. A row without a positive entry has ``r = 1``.
         """
         if not self.rows:
             return np.ones(0)
@@ -53,7 +92,7 @@ class Ranking:
         cuts[1::2] += self.size - keep
         sums = np.add.reduceat(ranked.ravel(), cuts, dtype=np.float64)
         kept = sums[1::2]
-        total = kept + sums[::2] * (keep < self.size)  # an empty piece gives its first entry, not 0
+        total = kept + sums[::2] * (keep < self.size)  # reduceat gives the first entry, not 0, for an empty piece
         usable = (ranked[:, -1] > 0) & (kept != 0)
         ratio: Floats = np.ones(self.rows)
         np.divide(total, kept, out=ratio, where=usable)
@@ -61,7 +100,7 @@ class Ranking:
 
 
 class RankedRow:
-    """The same for one row alone, where starting an operation costs more than the operation."""
+    """`Ranking` for a single row."""
 
     def __init__(self, activations: Tensor) -> None:
         self.values: Array = activations.numpy()[0]
@@ -91,7 +130,53 @@ def fixed_ratio(activations: Tensor, percentile: float, relu: bool = True) -> Te
     return torch.from_numpy(ranking.ratio(keep_count(ranking.size, percentile), relu))
 
 
-def first_ties(above: Any, tied: Any, count: int) -> Any:
-    """A mask of ``count`` entries a row: all ``above``, then of the ``tied`` ones those with the lowest indices."""
-    room = count - above.sum(1)[:, None]
-    return above | (tied & (tied.cumsum(1) <= room))
+def ratio_of(mass: Tensor, total: Tensor, keep: Tensor) -> Tensor:
+    """`Ranking.ratio` from ``mass``, whose column j - 1 is the sum of a row's j largest entries."""
+    kept = mass.gather(1, keep.expand(len(mass))[:, None] - 1).squeeze(1)
+    usable = (mass[:, 0] > 0) & (kept != 0)
+    return torch.where(usable, total / torch.where(usable, kept, 1.0), 1.0)
+
+
+def activation_scale(ratio: Floats) -> Floats:
+    """``e^r``, kept finite."""
+    return np.exp(np.minimum(ratio, _LARGEST_EXPONENT))
+
+
+def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Tensor:
+    """``W (a e^r) + b`` without the head: ``e^r`` is one number for each row, so this is ``e^r (z - b) + b``."""
+    scale = torch.from_numpy(activation_scale(ratio.double().numpy()))
+    return scale[:, None] * (logits.double() - bias) + bias
+
+
+def energy(logits: Tensor) -> Tensor:
+    """``E(z) = log sum_c exp(z_c)`` per row (Liu et al., 2020, "Energy-based out-of-distribution detection")."""
+    return torch.logsumexp(logits.double(), dim=1)
+
+
+def energy_of(logits: Floats) -> float:
+    """`energy` of one row of finite logits."""
+    top = logits.max()
+    return float(top + math.log(np.exp(logits - top).sum()))
+
+
+def generalised_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:
+    """``sum over the M most probable classes of p^gamma (1 - p)^gamma`` per row; ``1 - p`` without cancellation."""
+    log_p = logits.double().log_softmax(1)
+    largest = log_p.argmax(1, keepdim=True)
+    rest = torch.log1p(-log_p.exp().clamp(max=0.5))  # only the most probable class can have more than one half
+    others = log_p.scatter(1, largest, -math.inf).logsumexp(1, keepdim=True)
+    rest = rest.scatter(1, largest, others)
+    order = log_p.topk(min(top, log_p.shape[1]), dim=1).indices
+    return (gamma * (log_p + rest)).gather(1, order).exp().sum(1)
+
+
+def row_norms(values: Tensor) -> Tensor:
+    """The Euclidean length of each row."""
+    lengths: Tensor = torch.linalg.vector_norm(values, dim=1)
+    return lengths
+
+
+def unit_rows(values: Tensor) -> Tensor:
+    """Each row over its length, float64; an all-zero row stays zero."""
+    values = values.double()
+    return values / row_norms(values)[:, None].clamp_min(1e-300)

@@ -54,17 +54,6 @@ def test_the_sentence() -> None:
     )
 
 
-@pytest.mark.parametrize("n", [2, 3, 10, 25, 100, 5000])
-def test_the_split_is_disjoint_complete_and_repeatable(n: int) -> None:
-    for choosing in (0, n // 4):
-        parts = split(n, seed=3, choosing=choosing)
-        assert sorted(torch.cat(parts).tolist()) == list(range(n))
-        assert len(parts.chosen) == choosing
-        assert len(parts.fitted) >= 1
-        assert torch.equal(parts.fitted, split(n, seed=3, choosing=choosing).fitted)
-        assert n < 10 or not torch.equal(parts.fitted, split(n, seed=4, choosing=choosing).fitted)
-
-
 @pytest.mark.parametrize("n", [25, 120])
 @pytest.mark.parametrize("alpha", [0.05, 0.1, 0.3])
 def test_the_guarantee_holds_on_fresh_data(n: int, alpha: float) -> None:
