@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -83,3 +83,14 @@ def test_annotations_that_cannot_be_resolved_leave_the_range() -> None:
     check(Local())
     with pytest.raises(InputError, match="share=101; it must be a percentage from 0 to 100"):
         check(Local(share=101))
+
+
+def test_generic_types_are_checked_by_their_container() -> None:
+    @dataclass
+    class Generic:
+        sizes: list[int] = field(default_factory=list)
+        pair: tuple[int, int] = (1, 2)
+
+    check(Generic(sizes=[1], pair=[3, 4]))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="sizes='x'; it must be"):
+        check(Generic(sizes="x"))  # type: ignore[arg-type]

@@ -34,7 +34,7 @@ def methods(given: Methods) -> None:
 def check(given: Check) -> None:
     """Run every check of `adascale.testing` and print how it went."""
     cls = registry.get(given.method)
-    from adascale.testing import CHECKS
+    from adascale.detectors.checks import CHECKS
 
     results = {check.__name__.strip("_").replace("_", " "): _failure(check, cls) for check in CHECKS}
     if given.as_json:

@@ -66,9 +66,10 @@ class Adaptive(Shaping):
 
     ``lam`` is the paper's lambda, ``fraction`` its ``o``, ``epsilon`` the step. ``statistic`` selects an ablation in
     the place of ``Q'`` (``q_prime``): ``q`` = Q, ``c_o`` = C_o, ``top`` = sum of the k2 % largest of ``a``,
-    ``q_top`` = lam Q + that sum. Fitted on a few ID samples without labels (10 suffice). The published code computes
+    ``q_top`` = lam Q + that sum. A few ID samples without labels (10) suffice to fit it. The published code
+    computes
     Q' differently for fitting and for scoring; here one function serves both. Where k % of D is less than one entry,
-    one is taken (the reference takes none).
+    one entry is taken (the reference takes none).
     """
 
     fits_on = "val"
@@ -149,7 +150,7 @@ class Adaptive(Shaping):
         return torch.from_numpy(np.array([-energy_of(scale * direction + offset)]))
 
     def bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
-        """The score over every percentile from ``p_min`` to ``p_max``, from the clean pass alone.
+        """The least and the largest score over all percentiles from ``p_min`` to ``p_max``, from the clean pass alone.
 
         ``r`` grows with ``p``, and ``E(s z + c)`` is convex in the scale ``s``: the score ``-E`` is least at an end,
         and largest at an end too, or, where the slope of ``E`` turns, at most where its two end tangents meet.
@@ -175,7 +176,7 @@ class Adaptive(Shaping):
         turns = (slopes[0] < 0) & (slopes[1] > 0)
         meet = (cuts[0] - cuts[1]) / torch.where(turns, slopes[1] - slopes[0], 1.0)
         high = torch.where(turns, -(cuts[0] + slopes[0] * meet), high)
-        # Broken rows score +inf whatever their view is.
+        # Rows that are not finite score +inf whatever their view is.
         finite = finite_rows(outputs, ())
         return torch.where(finite, low, torch.inf), torch.where(finite, high, torch.inf)
 

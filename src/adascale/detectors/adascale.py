@@ -44,7 +44,7 @@ class AdaSCALE_L(Adaptive):
 
 @dataclass
 class ActivationShift(Detector):
-    """The ablation "Q without scaling" of the AdaSCALE paper: ``S = Q``. Fitted on nothing."""
+    """The ablation "Q without scaling" of the AdaSCALE paper: ``S = Q``. No images are needed to fit it."""
 
     name = "activation_shift"
     summary = "ablation: AdaSCALE's Q itself as the score"

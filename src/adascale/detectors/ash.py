@@ -20,9 +20,10 @@ class ASH(Shaping):
     """Djurisic et al., "Extremely simple activation shaping for out-of-distribution detection", ICLR 2023.
 
     The ``k`` largest activations (above ``percentile``) are kept; with ``s1`` the sum of all, ``s2`` that of the kept:
-    P leaves them, B sets each to ``s1 / k``, S multiplies them by ``exp(s1 / s2)``; the others become 0.
-    ``S = -E(W a~ + b)``. Fitted on nothing. Equal values at the cut: lower index first. ``relu=True`` takes
-    ``max(a, 0)`` first, for networks with signed features. Rows without a positive activation have ``s1 / s2 = 1``.
+    P keeps their values, B sets each to ``s1 / k``, S multiplies them by ``exp(s1 / s2)``; the rest become 0.
+    ``S = -E(W a~ + b)``. No images are needed to fit it. Of equal values at the cut, those with the lowest indices are
+    kept. ``relu=True`` takes ``max(a, 0)`` first, for networks with signed features. Rows without a positive activation
+    have ``s1 / s2 = 1``.
     """
 
     search_space: ClassVar[Space] = {"percentile": (65, 70, 75, 80, 85, 90, 95)}

@@ -58,7 +58,7 @@ class Detector(ABC):
     passes: ClassVar[str] = "1 forward"  # through the network with the default parameters, as `views` implies
     diagnosed: ClassVar[tuple[str, ...]] = ()  # what `diagnostics` gives
 
-    if TYPE_CHECKING:  # what a class found by name accepts is known only to that class
+    if TYPE_CHECKING:  # a class found by name has parameters that type checkers cannot know
 
         def __init__(self, **parameters: Any) -> None: ...
 
@@ -68,11 +68,11 @@ class Detector(ABC):
 
     @property
     def views(self) -> tuple[View, ...]:
-        """The perturbed looks at the input that the method needs besides the clean one."""
+        """The perturbed inputs that the method needs besides the clean one."""
         return ()
 
     def for_input(self, std: tuple[float, ...]) -> Detector:
-        """The method for a network whose input is normalised with this deviation; most do not care."""
+        """The method for a network whose input is normalised with this deviation; most methods ignore it."""
         return self
 
     @property
@@ -104,8 +104,8 @@ class Detector(ABC):
     def bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
         """The least and the largest score (N,) that these samples can have whatever their views are; None if unknown.
 
-        A method without views has one score. What cannot be foreseen: finite images whose perturbed activations
-        overflow score +inf.
+        A method without views has one score. Images whose perturbed activations overflow score +inf, which cannot
+        be foreseen.
         """
         if self.views:
             return None
@@ -175,7 +175,7 @@ class Detector(ABC):
         finite = rowwise(reference, lambda chunk: finite_rows(chunk, self.views), torch.bool)
         if not finite.any():
             raise InputError("Every reference sample has NaN or infinite activations; check weights and preprocessing.")
-        return reference if finite.all() else reference[finite]  # a copy only where there is something to leave out
+        return reference if finite.all() else reference[finite]  # a copy only where rows are left out
 
     def _check_labels(self, reference: Outputs) -> None:
         labels, classes = reference.labels, reference.logits.shape[1]
@@ -228,9 +228,10 @@ def _chunk_rows(outputs: Outputs) -> int:
 
 
 def rowwise(outputs: Outputs, compute: Callable[[Outputs], Tensor], dtype: torch.dtype = torch.float64) -> Tensor:
-    """One value a sample (N,), computed chunk by chunk.
+    """One value for each sample (N,), computed chunk by chunk.
 
-    Written into one tensor: small results kept between large temporaries would pin the memory that those give back.
+    The values are written into one tensor: small results kept between large temporaries would keep their memory from
+    being given back.
     """
     if 0 < len(outputs) <= _chunk_rows(outputs):
         return compute(outputs)
@@ -260,7 +261,7 @@ def all_finite(parts: Sequence[Tensor]) -> bool:
 
 
 def looked_at(outputs: Outputs, views: Sequence[View]) -> list[Tensor]:
-    """All that a method with these views looks at."""
+    """The tensors that a method with these views reads."""
     return [outputs.logits, outputs.features, *(outputs.views[view] for view in views)]
 
 
@@ -274,8 +275,8 @@ def _overflow_is_ood(scores: Tensor) -> Tensor:
 def warn_if_signed(name: str, features: Tensor) -> None:
     if len(features) and features.amin() < 0:
         warnings.warn(
-            f"{name} was made for features after a ReLU; this network's are signed, where its ratio is mostly noise. "
-            "Use relu=True, or AdaSCALE or LTS, which take care of it.",
+            f"{name} was made for features after a ReLU; those of this network are signed, which makes its ratio "
+            "mostly noise. Use relu=True, or AdaSCALE or LTS, which handle signed features.",
             AdascaleWarning,
             stacklevel=4,
         )

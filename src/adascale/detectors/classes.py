@@ -26,7 +26,7 @@ def class_means(
     for chunk in in_chunks(reference):
         rows = slice(None) if keep is None else keep[start : start + len(chunk)]
         start += len(chunk)
-        assert chunk.labels is not None  # the base class has seen to it
+        assert chunk.labels is not None  # checked by the base class
         labels = chunk.labels[rows]
         total.index_add_(0, labels, chunk.features[rows].double())
         counts += torch.bincount(labels, minlength=classes)
@@ -61,7 +61,7 @@ def covariance(reference: Outputs, centres: Tensor) -> Tensor:
 
 
 def bank_blocks(bank: Tensor) -> tuple[Tensor, ...]:
-    """A bank of training samples in pieces, so that a product with a chunk stays small."""
+    """The stored training samples in pieces, so that a product with a chunk stays small."""
     return torch.split(bank, _BANK_ROWS)
 
 

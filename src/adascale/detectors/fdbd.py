@@ -34,7 +34,7 @@ class FDBD(Detector):
         self.mean_ = mean_features(reference)
         weight = head.weight.double()
         between = torch.cdist(weight, weight, compute_mode="donot_use_mm_for_euclid_dist")
-        self.inverse_ = torch.where(between > 0, 1 / between.clamp_min(1e-300), 0.0)  # equal rows have no boundary
+        self.inverse_ = torch.where(between > 0, 1 / between.clamp_min(1e-300), 0.0)  # equal weights have no boundary
 
     def _score(self, outputs: Outputs) -> Tensor:
         logits, features = outputs.logits.double(), outputs.features.double()
@@ -42,4 +42,4 @@ class FDBD(Detector):
         total = ((largest - logits) * self.inverse_[predicted.squeeze(1)]).sum(1)
         centred = features - self.mean_ if self.normaliser == "distance" else features
         length = row_norms(centred)
-        return torch.where(length > 1e-9, -total / length.clamp_min(1e-9), 0.0)  # nothing to measure by: not "very ID"
+        return torch.where(length > 1e-9, -total / length.clamp_min(1e-9), 0.0)  # no length: not "very ID"

@@ -17,8 +17,8 @@ from adascale.maths.activations import generalised_entropy
 class GEN(Detector):
     """Liu et al., "GEN: pushing the limits of softmax-based out-of-distribution detection", CVPR 2023.
 
-    ``S = sum over the M most probable classes of p^gamma (1 - p)^gamma``; ``top`` is the paper's ``M``. Fitted on
-    nothing.
+    ``S = sum over the M most probable classes of p^gamma (1 - p)^gamma``; ``top`` is the paper's ``M``. No
+    images are needed to fit it.
     """
 
     name = "gen"

@@ -15,7 +15,7 @@ class GradNorm(Detector):
     """Huang et al., "On the importance of gradients for detecting distributional shifts in the wild", NeurIPS 2021.
 
     The L1 norm of the last weight's gradient of the loss against a target of 1 for every class, in closed form:
-    ``S = -||a||_1 sum_c |C p_c - 1|``, ``p = softmax(z)``. Fitted on nothing.
+    ``S = -||a||_1 sum_c |C p_c - 1|``, ``p = softmax(z)``. No images are needed to fit it.
     """
 
     name = "gradnorm"

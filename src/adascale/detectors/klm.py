@@ -15,8 +15,8 @@ from adascale.detectors.base import Detector, in_chunks
 class KLM(Detector):
     """Hendrycks et al., "Scaling out-of-distribution detection for real-world settings", ICML 2022 (KL matching).
 
-    ``d_c`` = mean softmax of the ID samples predicted as ``c``; ``S = min_c KL(softmax(z) || d_c)``. Classes never
-    predicted do not count (the reference gives them a one-hot mean, which is infinitely far from any softmax).
+    ``d_c`` = mean softmax of the ID samples predicted as ``c``; ``S = min_c KL(softmax(z) || d_c)``. Classes that are
+    never predicted do not count (the reference gives them a one-hot mean, which is infinitely far from any softmax).
     """
 
     name = "klm"

@@ -19,7 +19,7 @@ class LTS(Shaping):
     """Djurisic et al., "Logit scaling for out-of-distribution detection", 2024.
 
     ``r = sum(ReLU(a)) / (sum of the k largest of ReLU(a))``, ``k`` the entries above ``percentile``;
-    ``S = -E(z r^2)``. Fitted on nothing. Rows without a positive activation have ``r = 1``.
+    ``S = -E(z r^2)``. No images are needed to fit it. Rows without a positive activation have ``r = 1``.
     """
 
     name = "lts"

@@ -15,7 +15,7 @@ from adascale.detectors.shaping import LOGIT_SCORES
 class MLS(Detector):
     """Hendrycks et al., "Scaling out-of-distribution detection for real-world settings", ICML 2022.
 
-    ``S = -max_c z_c``. Fitted on nothing.
+    ``S = -max_c z_c``. No images are needed to fit it.
     """
 
     name = "mls"

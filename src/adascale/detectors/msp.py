@@ -15,7 +15,7 @@ from adascale.detectors.shaping import LOGIT_SCORES
 class MSP(Detector):
     """Hendrycks & Gimpel, "A baseline for detecting misclassified and out-of-distribution examples", ICLR 2017.
 
-    ``S = -max_c softmax(z)_c``. Fitted on nothing.
+    ``S = -max_c softmax(z)_c``. No images are needed to fit it.
     """
 
     name = "msp"

@@ -19,7 +19,7 @@ class ODIN(Detector):
 
     ``x' = x - eta sign(d CE(z / T, y_pred) / d x) / std`` with ``sign(0) = 1``; ``S = -max softmax(z(x') / T)``.
     ``std`` is that of the input's normalisation; left empty, `OODDetector` takes it from its preprocessing, and without
-    one the step is ``eta`` in normalised units. Fitted on nothing.
+    one the step is ``eta`` in normalised units. No images are needed to fit it.
     """
 
     name = "odin"

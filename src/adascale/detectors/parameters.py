@@ -60,10 +60,11 @@ def _is_of(value: Any, kind: Any) -> bool:
     if get_origin(kind) is tuple and get_args(kind)[1:] == (...,):
         return isinstance(value, tuple) and all(_is_of(entry, get_args(kind)[0]) for entry in value)
     if kind is float:
-        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value))
     if kind is int:
         return isinstance(value, Integral) and not isinstance(value, bool)
-    return isinstance(value, kind) if isinstance(kind, type) else True
+    plain = get_origin(kind) or kind
+    return isinstance(value, plain) if isinstance(plain, type) else True
 
 
 def _within(value: Any, bounds: Mapping[str, Any]) -> bool:

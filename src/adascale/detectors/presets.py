@@ -1,4 +1,4 @@
-"""Settings per data set and network.
+"""Published parameters of AdaSCALE for each data set and network.
 
 Provenance: an earlier public text of the AdaSCALE paper. The final text says k2 = 5 % everywhere, but its headline
 rows equal those of the version that used these k2 values. lambda = 10, k1 = 1 %, o = 5 %, epsilon = 0.5 throughout.

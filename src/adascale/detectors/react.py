@@ -20,8 +20,8 @@ from adascale.maths.quantiles import quantiles
 class ReAct(Shaping):
     """Sun et al., "ReAct: out-of-distribution detection with rectified activations", NeurIPS 2021.
 
-    ``c`` = the ``percentile`` of all ID feature values pooled; ``S = -E(W min(a, c) + b)``. Fitted on a few ID samples.
-    Negative features pass unchanged.
+    ``c`` = the ``percentile`` of all ID feature values pooled; ``S = -E(W min(a, c) + b)``. A few ID samples
+    suffice to fit it. Negative features pass unchanged.
     """
 
     name = "react"

@@ -21,8 +21,8 @@ class Relation(Detector):
     NeurIPS 2023.
 
     Kernel ``k = max(0, cos(a, a_i)) * (p . p_i)``, ``p = softmax(z)``;
-    ``S = -sum over the training samples i with k > threshold of k^power``. Training samples are searched in blocks;
-    they are shared with the caller, not copied.
+    ``S = -sum over the training samples i with k > threshold of k^power``. The training samples are searched
+    in blocks; they are shared with the caller, not copied.
     """
 
     name = "relation"

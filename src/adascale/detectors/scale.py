@@ -19,7 +19,7 @@ class SCALE(Shaping):
     """Xu et al., "Scaling for training time and post-hoc out-of-distribution detection enhancement", ICLR 2024.
 
     ``r = (sum of a) / (sum of its k largest)``, ``k`` the entries above ``percentile`` (the paper's ``p``);
-    ``S = -E(W (a e^r) + b)``. Fitted on nothing.
+    ``S = -E(W (a e^r) + b)``. No images are needed to fit it.
 
     The definition takes ``a`` as it is: on signed features the sums cancel and ``r`` is noise; ``relu=True`` takes
     ``r`` from ``max(a, 0)`` instead. Rows without a positive activation have ``r = 1`` (reference codes divide 0 by 0).

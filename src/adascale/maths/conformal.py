@@ -13,7 +13,7 @@ from adascale.core.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Scores of ID images that the method was not fitted on, and the false-alarm rate ``alpha`` asked for.
+    """Scores of ID images that the method was not fitted on, and the requested false-alarm rate ``alpha``.
 
     ``p(s) = (1 + #{calibration >= s}) / (n + 1)``, and an image is flagged when ``p <= level``. For a fresh image from
     the same distribution as the calibration images the chance of that is at most ``level`` (Vovk et al., "Algorithmic
@@ -36,7 +36,7 @@ class Calibration:
 
     @property
     def threshold(self) -> float:
-        """``tau``: flagged is what scores above it. ``s > tau`` and ``p(s) <= level`` are the same statement."""
+        """``tau``: images that score above it are flagged. ``s > tau`` and ``p(s) <= level`` are the same statement."""
         n = len(self.scores)
         allowed = math.floor(self.level * (n + 1)) + 1
         while allowed / (n + 1) > self.level:  # the same division as in p_value: the two agree to the last bit
@@ -52,7 +52,7 @@ class Calibration:
         return scores > self.threshold
 
     def guarantee(self) -> str:
-        """One sentence for people."""
+        """The guarantee in one sentence."""
         n, percent = len(self.scores), f"{100 * self.level:.3g} %"
         promise = f"At most {percent} of fresh in-distribution images are flagged ({n} calibration images)."
         if self.level == self.alpha:

@@ -74,7 +74,7 @@ def bootstrap(
     seed: int = 0,
     tpr: float = 0.95,
 ) -> tuple[float, float]:
-    """A percentile interval for one field of ``Metrics``: both sides are drawn anew with replacement."""
+    """A percentile interval for one field of ``Metrics``: both sides are resampled with replacement."""
     if metric not in Metrics._fields:
         raise InputError(f"metric={metric!r}; choose one of {', '.join(Metrics._fields)}.")
     if resamples < 1 or not 0 < level < 1:
@@ -94,13 +94,13 @@ def bootstrap(
     return float(low), float(high)
 
 
-_CELLS = 1_000_000  # scores drawn at once: the work stays in the processor's cache, and memory small
+_CELLS = 1_000_000  # scores drawn at once, so that they fit in the processor's cache
 _Counts = np.ndarray[Any, np.dtype[np.int64]]
 _Shares = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def _resampled(ranks: _Counts, distinct: int, rows: int, generator: np.random.Generator) -> _Counts:
-    """How often each distinct value is drawn, one row a resample."""
+    """How often each distinct value is drawn, one row for each resample."""
     drawn = ranks[generator.integers(0, len(ranks), (rows, len(ranks)), dtype=np.int32)]
     drawn += np.arange(0, rows * distinct, distinct)[:, None]
     return np.bincount(drawn.ravel(), minlength=rows * distinct).reshape(rows, distinct)
@@ -160,5 +160,5 @@ def _checked(scores: Tensor, side: str) -> Tensor:
         raise InputError(f"There are no {side} scores; both sides need at least one.")
     if not scores.isfinite().all():
         bad = int((~scores.isfinite()).sum())
-        raise InputError(f"{bad} of {len(scores)} {side} scores are NaN or infinite; no rank can be given to them.")
+        raise InputError(f"{bad} of {len(scores)} {side} scores are NaN or infinite; they cannot be ranked.")
     return scores

@@ -11,10 +11,10 @@ from torch import Tensor
 
 
 def quantiles(chunks: Callable[[], Iterable[Tensor]], shares: Sequence[float]) -> list[float]:
-    """The exact quantiles of all values in all chunks (linear interpolation), in memory for one chunk.
+    """The exact quantiles of all values in all chunks (linear interpolation), with memory for one chunk.
 
-    A radix selection: counts digits of the values' ordered bit patterns, 16 bits a sweep, from the top, for all ranks
-    that are asked for at once.
+    A radix selection: counts digits of the values' ordered bit patterns, 16 bits in each sweep, from the top, for all
+    requested ranks at once.
     """
     total = sum(chunk.numel() for chunk in chunks())
     positions = [share * (total - 1) for share in shares]
@@ -31,7 +31,7 @@ def matrix_quantile(values: Tensor, share: float) -> float:
 
 
 def _order_statistics(chunks: Callable[[], Iterable[Tensor]], ranks: list[int]) -> list[float]:
-    """The values at these places of the sorted whole, counted from 0."""
+    """The values at these positions, counted from 0, of all values in order."""
     wide = any(chunk.dtype == torch.float64 for chunk in chunks())
     bits = 64 if wide else 32
     prefixes, left = [0] * len(ranks), list(ranks)
@@ -53,7 +53,7 @@ def _order_statistics(chunks: Callable[[], Iterable[Tensor]], ranks: list[int]) 
 
 
 def _ordered_bits(values: Tensor, wide: bool) -> Tensor:
-    """Whole numbers that sort like the values: their bits, with those of negative values turned round."""
+    """Whole numbers that sort like the values: their bits, with those of negative values inverted."""
     if wide:
         bits = values.double().flatten().view(torch.int64)
         return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)

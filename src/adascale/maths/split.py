@@ -24,7 +24,7 @@ class Split(NamedTuple):
 def split(n: int, seed: int = 0, share: float = 0.2, choosing: int = 0) -> Split:
     """A random split, drawn with ``seed``: ``choosing`` images, then ``share`` of all to fit on, then the rest.
 
-    At least 10 are fitted on (a few suffice for AdaSCALE), unless that is more than half.
+    At least 10 images are fitted on (a few suffice for AdaSCALE), unless that is more than half of them.
     """
     order = torch.tensor(sorted(range(n), key=list(islice(draw(seed), n)).__getitem__), dtype=torch.int64)
     fitted = choosing + fitted_count(n, share)
@@ -32,17 +32,19 @@ def split(n: int, seed: int = 0, share: float = 0.2, choosing: int = 0) -> Split
 
 
 def draw(seed: int) -> Iterator[float]:
-    """A random number for each image, in order: the smallest are chosen first, however many images there will be."""
+    """A random number for each image, in order. The images with the smallest numbers are chosen first, so the choice
+    does not need to know how many images will come.
+    """
     generator = random.Random(seed)
     while True:
         yield generator.random()
 
 
 def fitted_count(n: int, share: float) -> int:
-    """How many of n images are fitted on: none for a share of 0."""
+    """How many of n images the method is fitted on: none for a share of 0."""
     return max(int(n * share), min(10, n // 2)) if share else 0
 
 
 def total_needed(alpha: float, share: float) -> int:
-    """The fewest images in all, fitted on and held out, that can promise ``alpha``."""
+    """The fewest images, fitted on and held out together, that can guarantee ``alpha``."""
     return next(n for n in count(images_needed(alpha)) if n - fitted_count(n, share) >= images_needed(alpha))
