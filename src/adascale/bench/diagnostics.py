@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from adascale.bench.results import Profile
 from adascale.core.types import Outputs
-from adascale.detectors.adaptive import Adaptive, activation_shift
-from adascale.maths.activations import Ranking, descending
+from adascale.detectors.base import Detector, finite_rows
 
 _PLACES = 100
 
@@ -23,35 +21,28 @@ def mean_ratio(values: Tensor, reference: Tensor) -> float | None:
     return float(ratio) if ratio.isfinite() else None
 
 
-def _quantities(method: Adaptive, outputs: Outputs) -> Sequence[Tensor]:
-    """``Q``, ``Q'``, ``p`` and ``r`` of each image: all that this module asks of the method besides its view."""
-    shift = activation_shift(Ranking(outputs.features), outputs.views[method.view], method.k1)
-    return torch.from_numpy(shift), method.shift_statistic(outputs), method.percentiles(outputs), method.ratios(outputs)
-
-
 class Profiler:
-    """Collects a `Profile` with a fitted method; images with NaN or infinite activations are left out."""
+    """Collects a `Profile` from a fitted method's diagnostics; images with NaN or infinite activations are left out."""
 
-    def __init__(self, method: Adaptive, most: int) -> None:
+    def __init__(self, method: Detector, most: int) -> None:
         self.method, self.images = method, 0
         self._sums: list[Tensor] = []
         self._values = torch.empty(4, most, dtype=torch.float64)  # in one piece, as the scores are (bench.run)
 
     def add(self, outputs: Outputs) -> None:
-        view, size = self.method.view, outputs.features.shape[1]
-        if view not in outputs.views:
+        finite = finite_rows(outputs, [view for view in self.method.views if view in outputs.views])
+        seen = self.method.diagnostics(outputs if finite.all() else outputs[finite])
+        if not seen:
             return
-        finite = (outputs.features.sum(1) + outputs.views[view].sum(1) + outputs.logits.sum(1)).isfinite()
-        outputs = outputs if finite.all() else outputs[finite]
-        ranked, order = descending(outputs.features)
-        moved, places = outputs.views[view].gather(1, order), self._places(size)
-        shift, level = (moved - ranked).abs()[:, places].double(), moved[:, places].double()
+        size = outputs.features.shape[1]
+        places = self._places(size)
+        shift, level = (seen[name][:, places].double() for name in ("shift_by_rank", "perturbed_by_rank"))
         sums = [part.sum(0) for part in (shift, shift.square(), level, level.square())]
         self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)] if self._sums else sums
-        rows = slice(self.images, self.images + len(ranked))
-        self.images += len(ranked)
-        for place, values in enumerate(_quantities(self.method, outputs)):
-            self._values[place, rows] = values
+        rows = slice(self.images, self.images + len(shift))
+        self.images += len(shift)
+        for place, name in enumerate(("q", "q_prime", "percentile", "ratio")):
+            self._values[place, rows] = seen[name]
         self._ranks = (places + 1).double() * 100 / size
 
     def profile(self) -> Profile | None:

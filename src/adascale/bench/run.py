@@ -20,7 +20,6 @@ from adascale.core.types import Outputs, View
 from adascale.decision.fitting import Material, Plan, choose_parameters, fit_method
 from adascale.decision.tuning import Judge, Point, Tuning, grid
 from adascale.detectors import Detector
-from adascale.detectors.adaptive import Adaptive
 from adascale.extraction.batches import Passes
 from adascale.extraction.cache import Extracted
 from adascale.extraction.sets import Extractor
@@ -89,7 +88,7 @@ class Job:
         train = None if self.images.train is None else self.extracted("train", self.images.train, ())
         extracted = {name: self.extracted(name, found, views) for name, (_, found) in sets.items()}
         self._fit(val, train)
-        shown = next((label for label, method in self.methods.items() if isinstance(method, Adaptive)), "")
+        shown = next((label for label, method in self.methods.items() if method.diagnosed), "")
         scored = {}
         with progress("Scoring", sum(map(len, extracted.values()))) as advance:
             for name, found in extracted.items():
@@ -196,7 +195,7 @@ class _Scored:
         self.scores = {label: torch.empty(n, dtype=torch.float64) for label in methods}
         self.predictions = torch.empty(n, dtype=torch.int64)
         profiled, correct, labelled, start = methods.get(shown), 0, 0, 0
-        profiler = Profiler(profiled, n) if isinstance(profiled, Adaptive) else None
+        profiler = Profiler(profiled, n) if profiled is not None and profiled.diagnosed else None
         for outputs in extracted.chunks():
             rows = slice(start, start + len(outputs))
             for label, method in methods.items():
