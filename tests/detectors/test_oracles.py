@@ -118,7 +118,7 @@ def test_odin_through_the_network(temperature: float, eta: float) -> None:
     detector = detectors.ODIN(temperature, eta, std).fit(None, oracle.head)
     outputs = extract_batch(Classifier(OracleNet(oracle).double()), oracle["x_test"].double(), detector.views)
     expected = oracle[f"score__odin__T{temperature}_n{str(eta).replace('.', 'p')}"]
-    assert worst_relative(-detector.score(outputs), expected) < 1e-7  # the reference adds its noise in float32
+    assert worst_relative(-detector.score(outputs), expected) < 1e-12
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -42,7 +42,7 @@ def settings() -> list[tuple[str, dict[str, Any]]]:
         *(("adascale_l", look) for look in looks),
         *(("activation_shift", look) for look in looks),
         ("odin", {}),
-        ("odin", {"temperature": 1, "eta": 0.05, "std": [0.25, 0.5, 0.125]}),
+        ("odin", {"temperature": 1, "eta": 0.05, "std": [0.25, 0.2, 0.3]}),
     ]
 
 

@@ -12,6 +12,8 @@ from adascale.core.types import Outputs
 from adascale.detectors.base import Detector, finite_rows
 
 _PLACES = 100
+_VALUES = ("q", "q_prime", "percentile", "ratio")
+_BY_RANK = ("shift_by_rank", "perturbed_by_rank")
 
 
 def mean_ratio(values: Tensor, reference: Tensor) -> float | None:
@@ -19,6 +21,11 @@ def mean_ratio(values: Tensor, reference: Tensor) -> float | None:
     above, below = (part[part.isfinite()].double().mean() for part in (values, reference))
     ratio = above / below
     return float(ratio) if ratio.isfinite() else None
+
+
+def has_profile(method: Detector) -> bool:
+    """Whether the method's diagnostics hold what a `Profile` shows."""
+    return {*_VALUES, *_BY_RANK} <= set(method.diagnosed)
 
 
 class Profiler:
@@ -36,12 +43,12 @@ class Profiler:
             return
         size = outputs.features.shape[1]
         places = self._places(size)
-        shift, level = (seen[name][:, places].double() for name in ("shift_by_rank", "perturbed_by_rank"))
+        shift, level = (seen[name][:, places].double() for name in _BY_RANK)
         sums = [part.sum(0) for part in (shift, shift.square(), level, level.square())]
         self._sums = [a + b for a, b in zip(self._sums, sums, strict=True)] if self._sums else sums
         rows = slice(self.images, self.images + len(shift))
         self.images += len(shift)
-        for place, name in enumerate(("q", "q_prime", "percentile", "ratio")):
+        for place, name in enumerate(_VALUES):
             self._values[place, rows] = seen[name]
         self._ranks = (places + 1).double() * 100 / size
 

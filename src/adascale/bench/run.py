@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adascale.bench.diagnostics import Profiler
+from adascale.bench.diagnostics import Profiler, has_profile
 from adascale.bench.results import Example, Kind, ModelRun, Profile, SetInfo
 from adascale.bench.suites import SuiteImages
 from adascale.core.errors import InputError
@@ -88,7 +88,7 @@ class Job:
         train = None if self.images.train is None else self.extracted("train", self.images.train, ())
         extracted = {name: self.extracted(name, found, views) for name, (_, found) in sets.items()}
         self._fit(val, train)
-        shown = next((label for label, method in self.methods.items() if method.diagnosed), "")
+        shown = next((label for label, method in self.methods.items() if has_profile(method)), "")
         scored = {}
         with progress("Scoring", sum(map(len, extracted.values()))) as advance:
             for name, found in extracted.items():
@@ -195,7 +195,7 @@ class _Scored:
         self.scores = {label: torch.empty(n, dtype=torch.float64) for label in methods}
         self.predictions = torch.empty(n, dtype=torch.int64)
         profiled, correct, labelled, start = methods.get(shown), 0, 0, 0
-        profiler = Profiler(profiled, n) if profiled is not None and profiled.diagnosed else None
+        profiler = Profiler(profiled, n) if profiled is not None and has_profile(profiled) else None
         for outputs in extracted.chunks():
             rows = slice(start, start + len(outputs))
             for label, method in methods.items():

@@ -30,7 +30,7 @@ def _channel_std(images: Tensor, view: View) -> Tensor | float:
         return 1.0
     if len(view.std) not in (1, images.shape[1]):
         raise InputError(f"std={view.std} for images with {images.shape[1]} channels; give one value for each.")
-    return torch.tensor(view.std).to(images).view(-1, 1, 1)
+    return images.new_tensor(view.std).view(-1, 1, 1)
 
 
 def selected(gradient: Tensor, view: View) -> Tensor:
