@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
@@ -47,7 +46,7 @@ class ShardCache:
     def __init__(self, folder: str | Path, key: str) -> None:
         self.folder, self.key = Path(folder) / key[:32], key
         self._known: dict[int, ShardInfo] = {}
-        self._views: set[tuple[int, str]] = set()
+        self._tensors: set[tuple[int, str]] = set()
 
     def look_up(self, index: int, views: Sequence[View]) -> tuple[ShardInfo | None, list[View]]:
         """What is on disk of a shard (None: nothing), and which of the views are missing."""
@@ -57,19 +56,19 @@ class ShardCache:
                 return None, list(views)
             rows, record = len(found.tensors.get("logits", ())), found.record
             self._known[index] = ShardInfo(rows, record["failures"], record["head"], tuple(record["shape"]))
-            self._views |= {(index, name) for name in found.tensors}
+            self._tensors |= {(index, name) for name in found.tensors}
         info = self._known[index]
         return info, [view for view in views if info.rows and not self._has(index, view)]
 
-    def read(self, index: int, views: Sequence[View]) -> Outputs:
-        """The outputs of a shard that was looked up or written, with these views."""
+    def read(self, index: int, views: Sequence[View]) -> dict[str, Tensor]:
+        """The tensors of a shard that was looked up or written: logits, features, labels if known, and these views."""
         try:
             tensors = load_tensors(self._path(index), KIND, verify=False).tensors
             for view in views:
                 if str(view) not in tensors:
                     tensors |= load_tensors(self._path(index, view), KIND, verify=False).tensors
-            known = {view: tensors[str(view)] for view in views}
-            return Outputs(tensors["logits"], tensors["features"], known, tensors.get("labels"))
+            names = ("logits", "features", *map(str, views), *(["labels"] if "labels" in tensors else []))
+            return {name: tensors[name] for name in names}
         except (TensorFileError, KeyError) as error:
             raise InputError(
                 f"Shard {index} in {self.folder} was removed or damaged during the run; run again."
@@ -82,22 +81,22 @@ class ShardCache:
             tensors = {"logits": outputs.logits, "features": outputs.features}
             tensors |= {str(view): tensor for view, tensor in outputs.views.items()}
             tensors |= {} if outputs.labels is None else {"labels": outputs.labels}
-        record = {"key": self.key, "failures": dict(info.failures), "head": info.head, "shape": list(info.shape)}
+        record = {"key": self.key, "failures": info.failures, "head": info.head, "shape": info.shape}
         save_tensors(self._path(index), tensors, record, KIND)
         self._known[index] = info
-        self._views |= {(index, name) for name in tensors}
+        self._tensors |= {(index, name) for name in tensors}
 
     def write_view(self, index: int, view: View, perturbed: Tensor) -> None:
         save_tensors(self._path(index, view), {str(view): perturbed}, {"key": self.key}, KIND)
-        self._views.add((index, str(view)))
+        self._tensors.add((index, str(view)))
 
     def _has(self, index: int, view: View) -> bool:
         """Whether the shard has the view, in its own file or in that of the view."""
-        if (index, str(view)) not in self._views:
+        if (index, str(view)) not in self._tensors:
             found = self._verified(self._path(index, view))
             if found and len(found.tensors.get(str(view), ())) == self._known[index].rows:
-                self._views.add((index, str(view)))
-        return (index, str(view)) in self._views
+                self._tensors.add((index, str(view)))
+        return (index, str(view)) in self._tensors
 
     def _path(self, index: int, view: View | None = None) -> Path:
         return self.folder / f"{index:06d}{'' if view is None else '.' + cache_key(view)[:12]}.safetensors"
@@ -114,28 +113,32 @@ class ShardCache:
 class Extracted:
     """The outputs of an image set, on disk.
 
-    rows: the number of usable images of each shard; failures: the other images, with the reasons; shape: that of an
-    input.
+    rows: the number of usable images of each shard; failures: the other images, with the reasons; usable: the indices
+    of the usable images in the set; shape: that of an input.
     """
 
     cache: ShardCache
     views: Sequence[View]
     rows: Sequence[int]
     failures: Mapping[str, str]
+    usable: Sequence[int]
     shape: tuple[int, ...]
 
     def __len__(self) -> int:
         return sum(self.rows)
 
-    def shards(self) -> Iterator[Outputs]:
-        """The shards in order, one in memory at a time."""
-        for index in filter(self.rows.__getitem__, range(len(self.rows))):
-            yield self.cache.read(index, self.views)
+    def _shards(self) -> Iterator[dict[str, Tensor]]:
+        """The tensors of the shards in order, those of one shard in memory at a time."""
+        return (self.cache.read(index, self.views) for index, rows in enumerate(self.rows) if rows)
+
+    def _outputs(self, tensors: Mapping[str, Tensor]) -> Outputs:
+        views = {view: tensors[str(view)] for view in self.views}
+        return Outputs(tensors["logits"], tensors["features"], views, tensors.get("labels"))
 
     def chunks(self, rows: int = 1024) -> Iterator[Outputs]:
         """The shards joined to pieces of at least ``rows`` rows; the last piece may have fewer."""
         waiting: list[Outputs] = []
-        for outputs in self.shards():
+        for outputs in map(self._outputs, self._shards()):
             waiting.append(outputs)
             if sum(map(len, waiting)) >= rows:
                 yield Outputs.cat(waiting)
@@ -147,25 +150,13 @@ class Extracted:
         """All outputs in memory, with one copy of them at any time."""
         if not len(self):
             raise InputError("There is nothing to load: no image of the set could be read.")
-        start, whole = 0, None
-        for outputs in self.shards():
-            whole = _room_for(outputs, len(self)) if whole is None else whole
-            for mine, theirs in zip(_tensors(whole), _tensors(outputs), strict=True):
-                mine[start : start + len(outputs)] = theirs
-            start += len(outputs)
-        assert whole is not None
-        return whole
-
-
-def _tensors(outputs: Outputs) -> list[Tensor]:
-    labels = [] if outputs.labels is None else [outputs.labels]
-    return [outputs.logits, outputs.features, *outputs.views.values(), *labels]
-
-
-def _room_for(outputs: Outputs, rows: int) -> Outputs:
-    def room(tensor: Tensor) -> Tensor:
-        return torch.empty(rows, *tensor.shape[1:], dtype=tensor.dtype)
-
-    views = {view: room(perturbed) for view, perturbed in outputs.views.items()}
-    labels = None if outputs.labels is None else room(outputs.labels)
-    return Outputs(room(outputs.logits), room(outputs.features), views, labels)
+        whole: dict[str, Tensor] = {}
+        start = 0
+        for tensors in self._shards():
+            stop = start + len(tensors["logits"])
+            for name, part in tensors.items():
+                if name not in whole:
+                    whole[name] = part.new_empty(len(self), *part.shape[1:])
+                whole[name][start:stop] = part
+            start = stop
+        return self._outputs(whole)

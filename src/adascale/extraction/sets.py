@@ -58,11 +58,8 @@ class Extractor:
         views, size = list(dict.fromkeys(views)), self.passes.batch_size
         cache = self.cache_of(images, tamper)
         ranges = [range(i, min(i + size, len(images))) for i in range(0, len(images), size)]
-        missing = {}
-        for index in range(len(ranges)):
-            info, lacking = cache.look_up(index, views)
-            if info is None or lacking:
-                missing[index] = info, lacking
+        found = {index: cache.look_up(index, views) for index in range(len(ranges))}
+        missing = {index: (info, lacking) for index, (info, lacking) in found.items() if info is None or lacking}
         left = sum(len(ranges[index]) for index in missing)
         with progress(title, len(images), len(images) - left) as advance:
             batches = load_ranges(images, self.preprocess, map(ranges.__getitem__, missing), self.passes.workers)
@@ -71,16 +68,14 @@ class Extractor:
                 if batch.indices:
                     _locate(self.classifier, inputs)
                     inputs = inputs if tamper is None else tamper(inputs)
-                if info is None:
-                    outputs = extract_batch(self.classifier, inputs, lacking, batch.labels) if batch.indices else None
-                    failed = {images.names[i]: reason for i, reason in batch.failures.items()}
-                    made = ShardInfo(len(batch.indices), failed)
-                    if outputs is not None:
-                        made = made._replace(head=self.classifier.head_name, shape=tuple(inputs.shape[1:]))
-                    cache.write(index, outputs, made)
-                else:
+                if info is not None:
                     for view, perturbed in extract_views(self.classifier, inputs, lacking).items():
                         cache.write_view(index, view, perturbed)
+                else:
+                    outputs = extract_batch(self.classifier, inputs, lacking, batch.labels) if batch.indices else None
+                    failed = {images.names[i]: reason for i, reason in batch.failures.items()}
+                    head, shape = (self.classifier.head_name, tuple(inputs.shape[1:])) if batch.indices else (None, ())
+                    cache.write(index, outputs, ShardInfo(len(batch.indices), failed, head, shape))
                 advance(len(ranges[index]))
         return self._extracted(images, cache, views, len(ranges))
 
@@ -93,7 +88,8 @@ class Extractor:
             raise InputError(f"None of the {len(images)} images can be read ({name}: {reason}).")
         if self.classifier.head_name is None:
             self.classifier.adopt(used.head)
-        return Extracted(cache, views, [shard.rows for shard in shards], failures, used.shape)
+        usable = [i for i, name in enumerate(images.names) if name not in failures]
+        return Extracted(cache, views, [shard.rows for shard in shards], failures, usable, used.shape)
 
 
 def _locate(classifier: Classifier, images: Tensor) -> None:
