@@ -22,8 +22,7 @@ from adascale.decision.tuning import Judge, Point, Tuning, grid
 from adascale.detectors import Detector
 from adascale.detectors.adaptive import Adaptive
 from adascale.extraction.batches import Passes
-from adascale.extraction.cache import Extracted
-from adascale.extraction.sets import Extractor
+from adascale.extraction.cache import Extracted, Extractor
 from adascale.images.outliers import OUTLIERS, Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet

@@ -21,8 +21,8 @@ from adascale.core.types import Outputs, View
 from adascale.decision.detector_file import NetworkIdentity
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.batches import Passes
+from adascale.extraction.cache import Extractor
 from adascale.extraction.extract import extract_batch
-from adascale.extraction.sets import Extractor
 from adascale.images.loader import Loaded, load_batches
 from adascale.images.outliers import OUTLIERS
 from adascale.images.preprocess import Preprocess

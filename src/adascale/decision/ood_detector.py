@@ -167,7 +167,8 @@ class OODDetector:
     def _extracted(
         self, images: Any, views: Sequence[View], sample: Sample | None = None
     ) -> tuple[Outputs, tuple[int, ...] | None]:
-        parts, shapes = [], set()
+        shapes: set[tuple[int, ...]] = set()
+        parts = []
         for batch, labels in batches(images, self.batch_size):
             shape = tuple(batch.shape[1:])
             if not shapes:
@@ -256,25 +257,19 @@ class OODDetector:
     ) -> list[Self]:
         """Several saved detectors of one network, which is hashed and checked once."""
         network = NetworkIdentity(model if isinstance(model, Classifier) else Classifier(model))
-        read = (file if isinstance(file, DetectorFile) else DetectorFile.read(file) for file in files)
-        return [cls._restored(file, network, method) for file in read]
-
-    @classmethod
-    def _restored(cls, file: DetectorFile, network: NetworkIdentity, method: type[Detector] | None) -> Self:
-        calibration, given = file.record["calibration"], file.record["input"]
-        detector = cls(
-            network.classifier,
-            file.method(method),
-            alpha=calibration["alpha"],
-            split_seed=calibration["split_seed"],
-            preprocess=Preprocess(**given["preprocess"]) if given["preprocess"] else None,
-        )
-        detector.network, detector.input_shape = network, tuple(given["shape"]) if given["shape"] else None
-        detector.setting = file.record.get("setting", "as given")
-        detector.reference_images = calibration["reference_images"]
-        detector.method.restore(file.state, network.adopt_head(file))
-        detector.calibration = Calibration(file.tensors["calibration.scores"], detector.alpha)
-        return detector
+        loaded = []
+        for path in files:
+            file = path if isinstance(path, DetectorFile) else DetectorFile.read(path)
+            calibration, given = file.record["calibration"], file.record["input"]
+            detector = cls(network.classifier, file.method(method), alpha=calibration["alpha"])
+            detector.split_seed, detector.reference_images = calibration["split_seed"], calibration["reference_images"]
+            detector.preprocess = Preprocess(**given["preprocess"]) if given["preprocess"] else None
+            detector.network, detector.input_shape = network, tuple(given["shape"]) if given["shape"] else None
+            detector.setting = file.record.get("setting", "as given")
+            detector.method.restore(file.state, network.adopt_head(file))
+            detector.calibration = Calibration(file.tensors["calibration.scores"], detector.alpha)
+            loaded.append(detector)
+        return loaded
 
     def _calibrated(self) -> Calibration:
         if self.calibration is None or not self.method.is_fitted:
