@@ -113,11 +113,10 @@ def search_grid(
 
 def _middle(points: Sequence[Point], good: Sequence[int], results: Mapping[int, float]) -> int:
     """The point among ``good`` that is nearest to their mean, each parameter in units of its range over the grid."""
-    best = max(good, key=lambda i: (results[i], -i))
-    if not all(isinstance(value, int | float) for point in points for value in point.values()):
-        return best
-    values = torch.tensor([list(point.values()) for point in points], dtype=torch.float64)
-    values = values / (values.amax(0) - values.amin(0)).clamp_min(1e-300)
-    distance = (values - values[list(good)].mean(0)).square().sum(1)
-    nearest = min(float(distance[i]) for i in good)
-    return max((i for i in good if float(distance[i]) <= nearest + 1e-12), key=lambda i: (results[i], -i))
+    nearest = list(good)
+    if all(isinstance(value, int | float) for point in points for value in point.values()):
+        values = torch.tensor([list(point.values()) for point in points], dtype=torch.float64)
+        values = values / (values.amax(0) - values.amin(0)).clamp_min(1e-300)
+        distance = (values - values[nearest].mean(0)).square().sum(1).tolist()
+        nearest = [i for i in good if distance[i] <= min(distance[k] for k in good) + 1e-12]
+    return max(nearest, key=lambda i: (results[i], -i))
