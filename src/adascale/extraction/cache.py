@@ -157,8 +157,6 @@ class Extracted:
 
     def load(self) -> Outputs:
         """All outputs in memory, with one copy of them at any time."""
-        if not len(self):
-            raise InputError("There is nothing to load: no image of the set could be read.")
         whole: dict[str, Tensor] = {}
         start = 0
         for tensors in self._shards():
