@@ -303,6 +303,15 @@ def test_odin_takes_the_std_of_the_preprocessing(net: nn.Module) -> None:
         OODDetector(net, "odin", std=(0.1, 0.2)).fit(images(30))
 
 
+def test_a_loaded_method_has_the_parameters_that_were_saved(net: nn.Module, tmp_path: Path) -> None:
+    detector = OODDetector(net, "odin", preprocess=Preprocess(size=16, crop=16, mean=(0.5,) * 3, std=(0.2,) * 3))
+    detector.method = detectors.ODIN(eta=0.1)  # without the std of the preprocessing
+    detector.fit(images(60)).save(tmp_path / "d.safetensors")
+    loaded = OODDetector.load(tmp_path / "d.safetensors", net)
+    assert loaded.method.parameters == detector.method.parameters
+    assert same(loaded(images(5, seed=1)), detector(images(5, seed=1)))
+
+
 def test_saving_is_atomic(fitted: OODDetector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "d.safetensors"
     fitted.save(target)

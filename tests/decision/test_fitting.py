@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from adascale import InputError, Outputs, View, detectors
-from adascale.decision.fitting import Material, Plan, fit_method
+from adascale.decision.fitting import Plan
 from adascale.detectors import Detector
 from adascale.testing import example_outputs
 
@@ -58,7 +58,7 @@ def remembered(monkeypatch: pytest.MonkeyPatch, cls: type[Detector]) -> list[tup
 def test_every_image_has_one_use(monkeypatch: pytest.MonkeyPatch) -> None:
     outliers, seen = Seen(), remembered(monkeypatch, detectors.ReAct)
     plan = Plan(detectors.ReAct(), tune=True, alpha=0.05)
-    fitted = fit_method(plan, Material(OUTPUTS, HEAD, outliers=outliers))
+    fitted = plan.fit(OUTPUTS, HEAD, None, outliers)
     chosen = rows_of(OUTPUTS[torch.tensor(outliers.chosen)])
     fits = [rows_of(part) for use, part in seen if use == "fit"]
     assert all(part == fits[-1] for part in fits)  # during the search and in the end
@@ -72,7 +72,7 @@ def test_every_image_has_one_use(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_threshold_all_images_are_fitted_on_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     outliers, seen = Seen(), remembered(monkeypatch, detectors.ReAct)
-    fitted = fit_method(Plan(detectors.ReAct(), tune=True), Material(OUTPUTS, HEAD, outliers=outliers))
+    fitted = Plan(detectors.ReAct(), tune=True).fit(OUTPUTS, HEAD, None, outliers)
     fits = [rows_of(part) for use, part in seen if use == "fit"]
     assert len(fits[-1]) == fitted.reference_images == N
     assert all(len(part) == N - 30 for part in fits[:-1])  # during the search the chosen images are left out
@@ -82,29 +82,29 @@ def test_without_a_threshold_all_images_are_fitted_on_in_the_end(monkeypatch: py
 @pytest.mark.parametrize("overlaps", [False, True])
 def test_training_images_take_the_place_of_a_part(monkeypatch: pytest.MonkeyPatch, overlaps: bool) -> None:
     seen = remembered(monkeypatch, detectors.KNN)
-    plan = Plan(detectors.KNN(k=5), tune=True, points=[{"k": 1}, {"k": 5}])
-    fit_method(plan, Material(OUTPUTS, HEAD, TRAIN, Seen(), train_overlaps=overlaps))
+    plan = Plan(detectors.KNN(k=5), tune=True, points=[{"k": 1}, {"k": 5}], train_overlaps=overlaps)
+    plan.fit(OUTPUTS, HEAD, TRAIN, Seen())
     sizes = [len(part) for use, part in seen if use == "fit"]
     assert sizes[-1] == len(TRAIN)
     assert set(sizes[:-1]) == {N - 30 if overlaps else len(TRAIN)}  # no image that judges may have been learned from
     with pytest.raises(InputError, match="are among the training images"):
-        fit_method(replace(plan, alpha=0.05), Material(OUTPUTS, HEAD, OUTPUTS))
+        replace(plan, alpha=0.05).fit(OUTPUTS, HEAD, OUTPUTS, None)
 
 
 def test_outliers_are_asked_for_once_with_the_views_of_the_grid() -> None:
     outliers = Seen()
     plan = Plan(detectors.AdaSCALE_A(), tune=None, alpha=0.05, seed=4)
-    fit_method(plan, Material(OUTPUTS, HEAD, outliers=outliers))
+    plan.fit(OUTPUTS, HEAD, None, outliers)
     assert outliers.chosen == plan.chosen(N)
     assert outliers.views == [View()]
     never = Seen()
-    untuned = fit_method(replace(plan, tune=False), Material(OUTPUTS, HEAD, outliers=never))
+    untuned = replace(plan, tune=False).fit(OUTPUTS, HEAD, None, never)
     assert (never.chosen, untuned.tuning, untuned.setting) == ([], None, "defaults")
 
 
 def test_ood_validation_images_judge_on_half_of_the_images() -> None:
     plan = Plan(detectors.ReAct(), tune=True, judge="ood")
-    fitted = fit_method(plan, Material(OUTPUTS, HEAD, outliers=lambda *_: {"x": OTHERS}))
+    fitted = plan.fit(OUTPUTS, HEAD, None, lambda *_: {"x": OTHERS})
     assert fitted.tuning is not None
     assert fitted.tuning.judged_by == "50 ID images against OOD validation images (x)"
     assert fitted.tuning.auroc == max(auroc for _, auroc in fitted.tuning.trials)

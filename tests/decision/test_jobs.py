@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import save_file
 
 from adascale import detectors
-from adascale.storage.journal import Journal
+from adascale.storage.rows import Journal
 from tests.counting import counted
 from tests.shell import NETWORK, fit, inside, rows, run
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from adascale import Classifier, InputError, Preprocess, View
 from adascale.extraction.batches import Passes
-from adascale.extraction.sets import Extractor
+from adascale.extraction.cache import Extractor
 from adascale.images.sources import ImageSet
 from tests.conftest import SmallNet, seeded
 from tests.counting import counted

@@ -117,8 +117,8 @@ def test_a_second_run_needs_no_network(experiment: Experiment, run: Run, monkeyp
     def refuse(*_: object) -> None:
         raise AssertionError("a network pass")
 
-    monkeypatch.setattr("adascale.extraction.sets.extract_batch", refuse)
-    monkeypatch.setattr("adascale.extraction.sets.extract_views", refuse)
+    monkeypatch.setattr("adascale.extraction.cache.extract_batch", refuse)
+    monkeypatch.setattr("adascale.extraction.cache.extract_views", refuse)
     for study in studies.ALL:
         if study.name != "latency":  # whose times are never the same
             assert study.run(experiment) == first[study.name], study.name

@@ -17,12 +17,11 @@ from adascale.bench.suites import SuiteImages
 from adascale.core.errors import InputError
 from adascale.core.progress import Advance, progress
 from adascale.core.types import Outputs, View
-from adascale.decision.fitting import Material, Plan, choose_parameters, fit_method
+from adascale.decision.fitting import Outliers, Plan
 from adascale.decision.tuning import Judge, Point, Tuning, grid
 from adascale.detectors import Detector
 from adascale.extraction.batches import Passes
-from adascale.extraction.cache import Extracted
-from adascale.extraction.sets import Extractor
+from adascale.extraction.cache import Extracted, Extractor
 from adascale.images.outliers import OUTLIERS, Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
@@ -89,25 +88,26 @@ class Job:
         extracted = {name: self.extracted(name, found, views) for name, (_, found) in sets.items()}
         self._fit(val, train)
         shown = next((label for label, method in self.methods.items() if has_profile(method)), "")
-        scored = {}
         with progress("Scoring", sum(map(len, extracted.values()))) as advance:
-            for name, found in extracted.items():
-                scored[name] = _Scored(self.methods, shown, found, advance)
-        self._leave_out_infinite(scored)
+            scored = {name: _Scored(self.methods, shown, found, advance) for name, found in extracted.items()}
+        scores = {label: {name: part.scores[label] for name, part in scored.items()} for label in self.methods}
+        self.left_out |= {label: reason for label, found in scores.items() if (reason := infinite(found))}
+        self.methods = {label: method for label, method in self.methods.items() if label not in self.left_out}
+        if not self.methods:
+            raise InputError(f"No method gave finite scores: {next(iter(self.left_out.values()))}")
         shown = shown or next(iter(self.methods))
+        unknown = {**self.images.near, **self.images.far}
         return ModelRun(
             model=self.network.name,
-            sets={
-                name: SetInfo(kind, len(extracted[name]), extracted[name].failures) for name, (kind, _) in sets.items()
-            },
+            sets={name: SetInfo(sets[name][0], len(found), found.failures) for name, found in extracted.items()},
             accuracy=scored["id"].accuracy,
-            scores={label: {name: part.scores[label] for name, part in scored.items()} for label in self.methods},
+            scores={label: scores[label] for label in self.methods},
             left_out=self.left_out,
             shown=shown,
             profiles={name: part.profile for name, part in scored.items() if part.profile is not None},
             examples={
-                "id": _examples({"id": self.images.id}, scored, extracted, shown, most=True),
-                "ood": _examples({**self.images.near, **self.images.far}, scored, extracted, shown, most=False),
+                "id": _examples({"id": self.images.id}, scored, shown, most=True),
+                "ood": _examples(unknown, scored, shown, most=False),
             },
         )
 
@@ -128,7 +128,7 @@ class Job:
                 if entry.tune is not None:  # views that the other methods have no use for are not extracted
                     points = [p for p in grid(method, entry.space()) if replace(method, **p).views == method.views]
                 plan = self._plan(method, points, entry.tune)
-                fitted = fit_method(plan, self._material(plan, val, outputs, learned))
+                fitted = plan.fit(outputs, self.network.classifier.head, learned, self._outliers(plan, val))
                 self.methods[entry.label] = fitted.method
                 if fitted.tuning is not None:
                     self.tunings[entry.label] = fitted.tuning
@@ -142,29 +142,28 @@ class Job:
 
         ``self``: against outliers made from these ID images; ``ood``: against the suite's OOD validation images.
         """
-        plan, train = self._plan(method, points, judge), self.images.train
+        plan, train, learned = self._plan(method, points, judge), self.images.train, None
         val = self.extracted("val", self.images.val, plan.views)
-        learns = method.fits_on.startswith("train") and train is not None and not self._train_overlaps
-        learned = self.extracted("train", train, ()).load() if learns and train is not None else None
-        _, tuning = choose_parameters(plan, self._material(plan, val, val.load(), learned))
+        if train is not None and plan.takes_train and not plan.train_overlaps:
+            learned = self.extracted("train", train, ()).load()
+        _, tuning = plan.choose(val.load(), self.network.classifier.head, learned, self._outliers(plan, val))
         assert tuning is not None  # the plan wants it, and there are outliers
         return tuning
 
     def _plan(self, method: Detector, points: Sequence[Point] | None, judge: Judge | None) -> Plan:
-        return Plan(method, tune=judge is not None, seed=self.seed, judge=judge or "self", points=points)
+        if judge == "ood" and not self.images.ood_val:
+            raise InputError("There are no OOD validation images to tune on; tune on outliers made from ID images.")
+        plan = Plan(method, tune=judge is not None, seed=self.seed, judge=judge or "self", points=points)
+        return replace(plan, train_overlaps=plan.wanted and plan.takes_train and self._train_overlaps)
 
-    def _material(self, plan: Plan, val: Extracted, outputs: Outputs, train: Outputs | None) -> Material:
+    def _outliers(self, plan: Plan, val: Extracted) -> Outliers:
         def outliers(chosen: Sequence[int], views: Sequence[View]) -> dict[str, Outputs]:
             if plan.judge == "ood":
                 return {name: self.extracted(name, found, views).load() for name, found in self.images.ood_val.items()}
-            usable = [i for i, name in enumerate(self.images.val.names) if name not in val.failures]
-            ones = self.images.val.subset([usable[i] for i in chosen])
+            ones = self.images.val.subset([val.usable[i] for i in chosen])
             return {name: self.extracted(name, ones, views, make).load() for name, make in OUTLIERS.items()}
 
-        if plan.judge == "ood" and not self.images.ood_val:
-            raise InputError("There are no OOD validation images to tune on; tune on outliers made from ID images.")
-        overlaps = plan.wanted and plan.method.fits_on.startswith("train") and self._train_overlaps
-        return Material(outputs, self.network.classifier.head, train, outliers, overlaps)
+        return outliers
 
     @cached_property
     def _train_overlaps(self) -> bool:
@@ -173,14 +172,6 @@ class Job:
         if train is None or train.array is None:
             return train is not None and bool(set(train.paths) & set(val.paths))
         return train.fingerprint() == val.fingerprint()
-
-    def _leave_out_infinite(self, scored: Mapping[str, _Scored]) -> None:
-        for label in list(self.methods):
-            if reason := infinite({name: part.scores[label] for name, part in scored.items()}):
-                self.left_out[label] = reason
-                del self.methods[label]
-        if not self.methods:
-            raise InputError(f"No method gave finite scores: {next(iter(self.left_out.values()))}")
 
 
 class _Scored:
@@ -191,7 +182,7 @@ class _Scored:
     """
 
     def __init__(self, methods: Mapping[str, Detector], shown: str, extracted: Extracted, advance: Advance) -> None:
-        n = len(extracted)
+        n, self.extracted = len(extracted), extracted
         self.scores = {label: torch.empty(n, dtype=torch.float64) for label in methods}
         self.predictions = torch.empty(n, dtype=torch.int64)
         profiled, correct, labelled, start = methods.get(shown), 0, 0, 0
@@ -226,17 +217,11 @@ def tested(images: SuiteImages) -> dict[str, tuple[Kind, ImageSet]]:
     return {name: (kind, found) for kind, group in groups.items() for name, found in group.items()}
 
 
-def _examples(
-    sets: Mapping[str, ImageSet],
-    scored: Mapping[str, _Scored],
-    extracted: Mapping[str, Extracted],
-    shown: str,
-    most: bool,
-) -> list[Example]:
+def _examples(sets: Mapping[str, ImageSet], scored: Mapping[str, _Scored], shown: str, most: bool) -> list[Example]:
     """The images with the highest (``most``) or the lowest scores."""
     found = []
-    for name, images in sets.items():
-        usable = [i for i, image in enumerate(images.names) if image not in extracted[name].failures]
+    for name in sets:
+        usable = scored[name].extracted.usable
         scores = scored[name].scores[shown]
         places = scores.sort(descending=most, stable=True).indices[:_GALLERY].tolist()
         found += [(float(scores[i]), name, usable[i], int(scored[name].predictions[i])) for i in places]

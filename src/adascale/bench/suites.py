@@ -121,11 +121,9 @@ def load_suite(name_or_path: str, data: Path | None = None) -> Suite:
     else:
         raise InputError(f"There is no suite {name_or_path}; give one of {', '.join(SUITES)}, or a TOML file.")
     try:
-        record = tomllib.loads(text)
+        return replace(_suite(tomllib.loads(text), path.stem, base, data), shipped=name_or_path in SUITES)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} cannot be read as TOML: {error}.") from error
-    try:
-        return replace(_suite(record, path.stem, base, data), shipped=name_or_path in SUITES)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
 
@@ -192,21 +190,20 @@ def _lacking(suite: Suite, missing: Mapping[str, str], known: bool, groups: Mapp
 
 
 def _suite(record: dict[str, Any], stem: str, base: Path, data: Path | None) -> Suite:
-    if unknown := sorted(set(record) - {"name", "note", "root", *_PARTS, *_GROUPS}):
-        known = ", ".join(("name", "note", "root", *_PARTS, *_GROUPS))
-        raise InputError(f"{', '.join(unknown)} means nothing here; use {known}.")
+    known = ("name", "note", "root", *_PARTS, *_GROUPS)
+    if unknown := sorted(set(record) - set(known)):
+        raise InputError(f"{', '.join(unknown)} means nothing here; use {', '.join(known)}.")
     if "id" not in record:
         raise InputError("the ID test images are missing; give id = PATH.")
     base = data if data is not None else base / _expanded(str(record.get("root", "")))
     parts: dict[str, Any] = {part: _source(record[part], base) for part in _PARTS if part in record}
-    groups: dict[str, Any] = {group: _sets(record.get(group, {}), group, base) for group in _GROUPS}
+    groups: dict[str, Any] = {}
+    for group in _GROUPS:
+        entries = record.get(group, {})
+        if not isinstance(entries, Mapping):
+            raise InputError(f"{group} = {entries!r}; give a table of named sets: [{group}], then NAME = PATH.")
+        groups[group] = {name: _source(entry, base) for name, entry in entries.items()}
     return Suite(str(record.get("name", stem)), **parts, **groups, note=str(record.get("note", "")))
-
-
-def _sets(entries: Any, group: str, base: Path) -> dict[str, Source]:
-    if not isinstance(entries, Mapping):
-        raise InputError(f"{group} = {entries!r}; give a table of named sets: [{group}], then NAME = PATH.")
-    return {name: _source(entry, base) for name, entry in entries.items()}
 
 
 def _source(entry: Any, base: Path) -> Source:

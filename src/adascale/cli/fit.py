@@ -20,8 +20,7 @@ from adascale.decision.detector_file import read_detectors
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.cache import cache_key
 from adascale.images.sources import find_images
-from adascale.storage.journal import Journal
-from adascale.storage.rows import Row, write_csv, write_jsonl
+from adascale.storage.rows import Journal, Row, write_csv, write_jsonl
 
 
 def fit(given: Fit) -> None:

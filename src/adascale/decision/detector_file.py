@@ -18,7 +18,7 @@ from adascale.detectors import Detector, registry
 from adascale.detectors.configure import configured
 from adascale.maths.rounding import alike
 from adascale.network.classifier import Classifier
-from adascale.storage.tensors import ForeignFileError, TensorFileError, load_tensors, save_tensors
+from adascale.storage.tensors import ForeignFileError, TensorFileError, checksum, load_tensors, save_tensors
 
 if TYPE_CHECKING:
     from adascale.decision.ood_detector import OODDetector
@@ -133,7 +133,7 @@ class NetworkIdentity:
         self.classifier = classifier
         self._fingerprint = fingerprint
         self._probes: dict[tuple[int, ...], tuple[Tensor, Tensor]] = {}
-        self._adopted: DetectorFile | None = None
+        self._proved = ""
 
     @cached_property
     def fingerprint(self) -> str:
@@ -148,50 +148,40 @@ class NetworkIdentity:
 
     def adopt_head(self, file: DetectorFile) -> Head:
         """The network's head, after proof that this is the network of the file: layer, weights, behaviour."""
-        if self._adopted is None or not _same_network(self._adopted, file):
-            self._prove(file)
-            self._adopted = file
+        probe = {name: tensor for name, tensor in file.tensors.items() if name.startswith("probe.")}
+        claim = checksum(probe, str((file.record["head"], file.record["network"])))
+        if claim != self._proved:
+            before, saved = self.classifier.precision, file.record
+            if difference := self._difference(file):
+                self.classifier.precision = before
+                raise DetectorFileError(
+                    f"{file.path} was fitted on a {saved['network']['class']} with the head {saved['head']['name']!r}"
+                    f"{difference}. Load it with the network it was fitted on, or fit again."
+                )
+            self._proved = claim
         return self.classifier.head
 
-    def _prove(self, file: DetectorFile) -> None:
+    def _difference(self, file: DetectorFile) -> str:
+        """How this network differs from that of the file; empty if it is the same. Sets its head and its precision."""
         classifier, network, saved = self.classifier, file.record["network"], file.record["head"]
-        given, before, precision = type(classifier.model).__name__, classifier.precision, network.get("precision")
-
-        def refusal(reason: str) -> DetectorFileError:
-            fitted = f"{file.path} was fitted on a {network['class']} with the head {saved['name']!r}"
-            return DetectorFileError(f"{fitted}{reason}. Load it with the network it was fitted on, or fit again.")
-
+        given, now, precision = type(classifier.model).__name__, classifier.precision, network.get("precision")
         if classifier.head_name not in (None, saved["name"]):
-            raise refusal(f"; this one is used with the head {classifier.head_name!r}")
+            return f"; this one is used with the head {classifier.head_name!r}"
         if saved["name"] not in dict(classifier.model.named_modules()):
-            raise refusal(f"; this {given} has no such layer")
+            return f"; this {given} has no such layer"
         if self.fingerprint != network["fingerprint"]:
-            raise refusal(f"; this {given} has other layers, weights or precision")
-        if before != precision and (before is not None or classifier.head_name is not None):
-            ran, runs = (name or "full precision" for name in (precision, before))
-            raise refusal(f" in {ran}; this one runs in {runs}")
+            return f"; this {given} has other layers, weights or precision"
+        if now != precision and (now is not None or classifier.head_name is not None):
+            return f" in {precision or 'full precision'}; this one runs in {now or 'full precision'}"
         classifier.precision = precision
-        try:
-            classifier.adopt(saved["name"])
-            if "probe.images" in file.tensors:
-                images = file.tensors["probe.images"]
-                try:
-                    features, _ = classifier.locate(images).forward(images)
-                except HeadNotFoundError as error:
-                    raise refusal(f"; in this {given} it is not the head") from error
-                if not alike(features, file.tensors["probe.features"], 0.02):
-                    raise refusal(f"; this {given} has its weights, but computes something else")
-            if classifier.head.fingerprint() != saved["fingerprint"]:
-                raise refusal(f"; the head of this {given} has other weights")
-        except DetectorFileError:
-            classifier.precision = before
-            raise
-
-
-def _same_network(first: DetectorFile, second: DetectorFile) -> bool:
-    """Whether two files say the same about their network."""
-    probes = ("probe.images", "probe.features")
-    return all(first.record[part] == second.record[part] for part in ("head", "network")) and all(
-        name in first.tensors and name in second.tensors and torch.equal(first.tensors[name], second.tensors[name])
-        for name in probes
-    )
+        classifier.adopt(saved["name"])
+        if "probe.images" in file.tensors:
+            images = file.tensors["probe.images"]
+            try:
+                features, _ = classifier.locate(images).forward(images)
+            except HeadNotFoundError:
+                return f"; in this {given} it is not the head"
+            if not alike(features, file.tensors["probe.features"], 0.02):
+                return f"; this {given} has its weights, but computes something else"
+        same_head = classifier.head.fingerprint() == saved["fingerprint"]
+        return "" if same_head else f"; the head of this {given} has other weights"

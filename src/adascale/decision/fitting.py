@@ -1,6 +1,6 @@
 """The fitting procedure: split the images, get outliers, search the grid, fit, set the threshold.
 
-`OODDetector.fit`, ``adascale fit`` and the benchmark all call `fit_method`; they differ in where outputs and outliers
+`OODDetector.fit`, ``adascale fit`` and the benchmark all go through `Plan`; they differ in where outputs and outliers
 come from, and in whether a threshold is set.
 """
 
@@ -10,22 +10,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
-from adascale.decision.tuning import (
-    FEWEST_IMAGES,
-    TOLERANCE,
-    Judge,
-    Point,
-    Tuning,
-    chosen_count,
-    grid,
-    search_grid,
-    views_of,
-)
+from adascale.decision.tuning import FEWEST_IMAGES, TOLERANCE, Judge, Point, Tuning, chosen_count, grid, search_grid
 from adascale.detectors import Detector
 from adascale.images.outliers import WEIGHTS
 from adascale.maths.conformal import Calibration, images_needed
@@ -36,6 +27,16 @@ from adascale.maths.split import Split, split
 Outliers = Callable[[Sequence[int], Sequence[View]], "Mapping[str, Outputs] | None"]
 
 
+class Fitted(NamedTuple):
+    """The fitted method, and how it came about. setting: where the parameters come from, in one sentence."""
+
+    method: Detector
+    tuning: Tuning | None
+    setting: str
+    reference_images: int
+    calibration: Calibration | None
+
+
 @dataclass(frozen=True)
 class Plan:
     """Whether a method is tuned, on which images, and which images it is fitted on.
@@ -44,7 +45,8 @@ class Plan:
     for methods that are tuned by default, unless a parameter of their search space was given or too few images would
     be left to promise ``alpha``. seed: seed of the split. alpha: the false-alarm rate for the threshold; None if no
     threshold is set, as in a benchmark, which has test images of its own. judge: what the grid is judged by. points:
-    a grid in place of the search space.
+    a grid in place of the search space. train_overlaps: whether some of the images are also training images; then
+    parameters are chosen without the latter.
     """
 
     method: Detector
@@ -54,6 +56,12 @@ class Plan:
     alpha: float | None = None
     judge: Judge = "self"
     points: Sequence[Point] | None = None
+    train_overlaps: bool = False
+
+    @property
+    def takes_train(self) -> bool:
+        """Whether the method learns from training images."""
+        return self.method.fits_on.startswith("train")
 
     @property
     def wanted(self) -> bool:
@@ -70,8 +78,9 @@ class Plan:
 
     @property
     def views(self) -> list[View]:
-        """The views that have to be extracted."""
-        return views_of(self.method, self.grid if self.wanted else [{}])
+        """The distinct views that have to be extracted."""
+        points: Sequence[Point] = self.grid if self.wanted else [{}]
+        return list(dict.fromkeys(view for point in points for view in replace(self.method, **point).views))
 
     def share(self, train: bool = False) -> float:
         """The share of the images that the method is fitted on, given training images or not."""
@@ -100,83 +109,59 @@ class Plan:
             return f"defaults; tuning would leave too few of {n} images to promise {100 * self.alpha:.3g} %"
         return "defaults; no outliers to tune on (the images differ in size, or none were given)"
 
+    def fit(self, outputs: Outputs, head: Head, train: Outputs | None, outliers: Outliers | None) -> Fitted:
+        """Tune the method if that is wanted, fit it, and set the threshold if there is an ``alpha``.
 
-@dataclass(frozen=True, eq=False)
-class Material:
-    """What a method is fitted from.
+        The images to choose parameters on, to fit on and to set the threshold with are kept apart. Without a threshold
+        the method is fitted on all images in the end. train: the outputs of training images.
+        """
+        n, reference = len(outputs), train if self.takes_train else None
+        if self.alpha is not None and reference is not None and (shared := _shared_rows(outputs, reference)):
+            raise InputError(
+                f"{shared} of the {n} images that set the threshold are among the training images; "
+                "give other images, else no false-alarm rate can be promised."
+            )
+        parts, tuning = self.choose(outputs, head, reference, outliers)
+        if reference is None:
+            reference = outputs if self.alpha is None else outputs[parts.fitted]
+        method = replace(self.method, **(tuning.chosen if tuning else {})).fit(reference, head)
+        calibration = None if self.alpha is None else _calibrated(method, outputs[parts.held_out], self.alpha)
+        count = 0 if method.fits_on == "nothing" else len(reference)
+        return Fitted(method, tuning, str(tuning) if tuning else self.why_not(n), count, calibration)
 
-    outputs: those of the ID images; train: those of training images; train_overlaps: whether some images are in both.
-    """
+    def choose(
+        self, outputs: Outputs, head: Head, train: Outputs | None, outliers: Outliers | None
+    ) -> tuple[Split, Tuning | None]:
+        """The split of the images, and the best parameters if they are wanted and there are outliers.
 
-    outputs: Outputs
-    head: Head
-    train: Outputs | None = None
-    outliers: Outliers | None = None
-    train_overlaps: bool = False
-
-
-@dataclass(frozen=True, eq=False)
-class Fitted:
-    """The fitted method, and how it came about. setting: where the parameters come from, in one sentence."""
-
-    method: Detector
-    tuning: Tuning | None
-    setting: str
-    reference_images: int
-    calibration: Calibration | None
-
-
-def fit_method(plan: Plan, material: Material) -> Fitted:
-    """Tune the method if the plan says so, fit it, and set the threshold if the plan has an ``alpha``.
-
-    The images to choose parameters on, to fit on and to set the threshold with are kept apart. Without a threshold
-    the method is fitted on all images in the end.
-    """
-    n, learns = len(material.outputs), _learns(plan, material)
-    if plan.alpha is not None and learns is not None and (shared := shared_rows(material.outputs, learns)):
-        raise InputError(
-            f"{shared} of the {n} images that set the threshold are among the training images; "
-            "give other images, else no false-alarm rate can be promised."
+        train: the outputs of training images, if the method learns from them.
+        """
+        n = len(outputs)
+        chosen, share = self.chosen(n), self.share(train is not None)
+        unknown = outliers(chosen, self.views) if chosen and outliers is not None else None
+        parts = split(n, self.seed, share, len(chosen) if unknown else 0)
+        if share and not len(parts.fitted):
+            raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")
+        if not unknown:
+            return parts, None
+        reference = outputs[parts.fitted] if train is None or self.train_overlaps else train
+        made = self.judge == "self"
+        against = "outliers made from them" if made else "OOD validation images"
+        tuning = search_grid(
+            *(self.method, self.grid, reference, head, outputs[parts.chosen], unknown),
+            f"{len(chosen)} ID images against {against} ({', '.join(unknown)})",
+            weights=WEIGHTS if made else None,
+            tolerance=TOLERANCE if made else 0.0,
         )
-    parts, tuning = choose_parameters(plan, material)
-    if plan.alpha is None:
-        reference = material.outputs if learns is None else learns
-    else:
-        reference = material.outputs[parts.fitted] if learns is None else learns
-    method = replace(plan.method, **(tuning.chosen if tuning else {})).fit(reference, material.head)
-    setting = str(tuning) if tuning else plan.why_not(n)
-    count = 0 if method.fits_on == "nothing" else len(reference)
-    return Fitted(method, tuning, setting, count, _calibrated(plan, method, material.outputs, parts))
+        return parts, tuning
 
 
-def choose_parameters(plan: Plan, material: Material) -> tuple[Split, Tuning | None]:
-    """The split of the images, and the best parameters if the plan wants them and there are outliers."""
-    outputs, n, learns = material.outputs, len(material.outputs), _learns(plan, material)
-    chosen, unknown = plan.chosen(n), None
-    if chosen and material.outliers is not None:
-        unknown = material.outliers(chosen, plan.views)
-    share = plan.share(learns is not None)
-    parts = split(n, plan.seed, share, len(chosen) if unknown else 0)
-    if share and not len(parts.fitted):
-        raise InputError(f"fit got {n} image; {plan.method.name} needs one to learn from and one to calibrate.")
-    if not unknown:
-        return parts, None
-    reference = outputs[parts.fitted] if learns is None or material.train_overlaps else learns
-    search = (plan.method, plan.grid, reference, material.head, outputs[parts.chosen], unknown)
-    names = ", ".join(unknown)
-    if plan.judge == "ood":
-        return parts, search_grid(*search, f"{len(chosen)} ID images against OOD validation images ({names})")
-    by = f"{len(chosen)} ID images against outliers made from them ({names})"
-    return parts, search_grid(*search, by, weights=WEIGHTS, tolerance=TOLERANCE)
-
-
-def shared_rows(outputs: Outputs, train: Outputs) -> int:
+def _shared_rows(outputs: Outputs, train: Outputs) -> int:
     """How many samples seem to be the same image in both: equal in three numbers, up to rounding."""
 
     def keys(part: Outputs) -> list[tuple[float, ...]]:
-        numbers = torch.stack(
-            [part.features.sum(1, dtype=torch.float64), part.logits.amax(1).double(), part.logits.amin(1).double()], 1
-        )
+        logits = part.logits.double()
+        numbers = torch.stack([part.features.sum(1, dtype=torch.float64), logits.amax(1), logits.amin(1)], 1)
         return [tuple(float(f"{x:.4g}") for x in row) for row in numbers.tolist()]
 
     known = set(keys(train))
@@ -184,19 +169,12 @@ def shared_rows(outputs: Outputs, train: Outputs) -> int:
     return shared if shared > max(1, len(outputs) // 50) else 0  # a few may agree by chance
 
 
-def _learns(plan: Plan, material: Material) -> Outputs | None:
-    """The training images, if there are any and the method learns from them."""
-    return material.train if plan.method.fits_on.startswith("train") else None
-
-
-def _calibrated(plan: Plan, method: Detector, outputs: Outputs, parts: Split) -> Calibration | None:
-    if plan.alpha is None:
-        return None
-    calibration = Calibration(method.score(outputs[parts.held_out]), plan.alpha)
+def _calibrated(method: Detector, held_out: Outputs, alpha: float) -> Calibration:
+    calibration = Calibration(method.score(held_out), alpha)
     if not math.isfinite(calibration.threshold) or calibration.scores.isnan().any():
         broken = int((~calibration.scores.isfinite()).sum())
         raise InputError(
-            f"{broken} of {len(parts.held_out)} calibration images give NaN or infinite activations, so no threshold "
+            f"{broken} of {len(held_out)} calibration images give NaN or infinite activations, so no threshold "
             "can be set; check the images and the preprocessing."
         )
     return calibration

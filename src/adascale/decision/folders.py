@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from adascale.core.answers import Decision, Verdict
@@ -19,9 +21,9 @@ from adascale.core.types import Outputs, View
 from adascale.decision.detector_file import NetworkIdentity
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.batches import Passes
+from adascale.extraction.cache import Extractor
 from adascale.extraction.extract import extract_batch
-from adascale.extraction.sets import Extractor
-from adascale.images.loader import load_batches
+from adascale.images.loader import Loaded, load_batches
 from adascale.images.outliers import OUTLIERS
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
@@ -45,23 +47,20 @@ def fit_images(
 
     Returns the images that could not be read and the methods that could not be fitted, each with the reason.
     """
-    extractor = Extractor(detectors[0].classifier, _preprocess(detectors), folder, passes)
+    extractor = Extractor(detectors[0].classifier, _preprocess(detectors[0]), folder, passes)
     plans = [detector.plan(tune) for detector in detectors]
     found = extractor.extract(images, [v for plan in plans for v in plan.views], "Reading in-distribution images")
     failures, learned = dict(found.failures), None
-    usable = [i for i, name in enumerate(images.names) if name not in found.failures]
-    if train is not None and any(detector.method.fits_on.startswith("train") for detector in detectors):
+    if train is not None and any(plan.takes_train for plan in plans):
         training = extractor.extract(train, (), "Reading training images")
         learned, failures = training.load(), {**failures, **training.failures}
     tuned_views = [view for plan in plans if plan.chosen(len(found)) for view in plan.views]
 
     @lru_cache  # one extraction for all detectors
     def made(chosen: tuple[int, ...]) -> dict[str, Outputs]:
-        ones, title = images.subset([usable[i] for i in chosen]), "Making outliers to tune on"
-        return {
-            name: extractor.extract(ones, tuned_views, f"{title} ({name})", make).load()
-            for name, make in OUTLIERS.items()
-        }
+        ones, title = images.subset([found.usable[i] for i in chosen]), "Making outliers to tune on"
+        kinds = OUTLIERS.items()
+        return {kind: extractor.extract(ones, tuned_views, f"{title} ({kind})", make).load() for kind, make in kinds}
 
     def outliers(chosen: Sequence[int], _: Sequence[View]) -> dict[str, Outputs]:
         return made(tuple(chosen))
@@ -85,44 +84,40 @@ def score_images(
 
     Several detectors of one network, each with the name of its columns, share every pass.
     """
-    first, preprocess = next(iter(detectors.values())), _preprocess(list(detectors.values()))
+    first, names = next(iter(detectors.values())), columns(detectors)
     views = [view for detector in detectors.values() for view in detector.method.views]
     with progress("Scoring", len(images), start) as advance:
-        for batch in load_batches(images, preprocess, passes.batch_size, start, passes.workers):
-            rows = _failed(images, batch.failures, columns(detectors))
+        for batch in load_batches(images, _preprocess(first), passes.batch_size, start, passes.workers):
+            verdicts: dict[str, Verdict] = {}
             if batch.indices:
                 first.check_shape(batch.images)
                 outputs = extract_batch(first.classifier, batch.images, views)
                 verdicts = {_prefix(detectors, name): d.judge(outputs) for name, d in detectors.items()}
-                rows |= {index: _scored(images.names[index], verdicts, i) for i, index in enumerate(batch.indices)}
-            yield [rows[index] for index in sorted(rows)]
-            advance(len(rows))
+            yield _rows(images, batch, verdicts, names)
+            advance(len(batch.indices) + len(batch.failures))
 
 
 def decide_images(
     detector: OODDetector, images: ImageSet, start: int = 0, passes: Passes = Passes()
 ) -> Iterator[list[Row]]:
     """The same rows with ``early`` in place of score and p-value: see `OODDetector.decide`."""
-    waiting = deque[tuple[list[int], dict[int, str]]]()
-    loaded = load_batches(images, _preprocess([detector]), passes.batch_size, start, passes.workers)
+    waiting = deque[Loaded]()
+    loaded = load_batches(images, _preprocess(detector), passes.batch_size, start, passes.workers)
 
     def inputs() -> Iterator[Tensor]:
         for batch in loaded:
-            waiting.append((batch.indices, batch.failures))
+            waiting.append(replace(batch, images=torch.empty(0)))  # only the rest is needed
             if batch.indices:
                 yield batch.images
 
     with progress("Deciding", len(images), start) as advance:
         # Decisions come later than their batches, and batches without a readable image have none.
         for decision in chain(detector.decisions(inputs(), passes.batch_size), [None]):
-            while waiting and (decision is not None or not waiting[0][0]):
-                indices, failures = waiting.popleft()
-                rows = _failed(images, failures, DECISION_COLUMNS)
-                if decision is not None:
-                    rows |= {index: _decided(images.names[index], decision, i) for i, index in enumerate(indices)}
-                yield [rows[index] for index in sorted(rows)]
-                advance(len(rows))
-                if indices:
+            while waiting and (decision is not None or not waiting[0].indices):
+                batch = waiting.popleft()
+                yield _rows(images, batch, {} if decision is None else {"": decision}, DECISION_COLUMNS)
+                advance(len(batch.indices) + len(batch.failures))
+                if batch.indices:
                     break
 
 
@@ -132,36 +127,37 @@ def columns(detectors: Mapping[str, OODDetector]) -> list[str]:
     return ["image", *verdicts, "prediction", "error"]
 
 
-def _preprocess(detectors: Sequence[OODDetector]) -> Preprocess:
-    known = detectors[0].preprocess
-    if known is None:
+def _preprocess(detector: OODDetector) -> Preprocess:
+    if detector.preprocess is None:
         raise InputError("The detector does not say how images become inputs; make it with preprocess=Preprocess(...).")
-    return known
+    return detector.preprocess
 
 
 def _prefix(detectors: Mapping[str, OODDetector], name: str) -> str:
     return "" if len(detectors) == 1 else f"{name}."
 
 
-def _failed(images: ImageSet, failures: Mapping[int, str], names: Sequence[str]) -> dict[int, Row]:
-    return {i: {**dict.fromkeys(names), "image": images.names[i], "error": why} for i, why in failures.items()}
+def _rows(
+    images: ImageSet, batch: Loaded, answers: Mapping[str, Verdict | Decision], names: Sequence[str]
+) -> list[Row]:
+    """A row for each image of the batch, in order. answers: by the prefix of their columns."""
+    rows: dict[int, dict[str, Any]] = {index: {"error": reason} for index, reason in batch.failures.items()}
+    rows |= {index: _answered(answers, i) for i, index in enumerate(batch.indices)}
+    for index, row in rows.items():
+        row["image"] = images.names[index]
+    return [{name: rows[index].get(name) for name in names} for index in sorted(rows)]
 
 
-def _scored(name: str, verdicts: Mapping[str, Verdict], i: int) -> Row:
-    row: dict[str, Any] = {"image": name}
-    error = None
-    for prefix, verdict in verdicts.items():
-        score = float(verdict.score[i])
-        if not math.isfinite(score):
-            error = NOT_FINITE
-        row[prefix + "score"] = score if math.isfinite(score) else None
-        row[prefix + "p_value"] = float(verdict.p_value[i])
-        row[prefix + "is_ood"] = bool(verdict.is_ood[i])
-        row["prediction"] = int(verdict.prediction[i])
-    return {**row, "error": error}
-
-
-def _decided(name: str, decision: Decision, i: int) -> Row:
-    answer = {"is_ood": bool(decision.is_ood[i]), "early": bool(decision.early[i])}
-    error = None if bool(decision.logits[i].isfinite().all()) else NOT_FINITE
-    return {"image": name, **answer, "prediction": int(decision.prediction[i]), "error": error}
+def _answered(answers: Mapping[str, Verdict | Decision], i: int) -> dict[str, Any]:
+    row: dict[str, Any] = {"error": None}
+    for prefix, answer in answers.items():
+        row |= {prefix + "is_ood": bool(answer.is_ood[i]), "prediction": int(answer.prediction[i])}
+        if isinstance(answer, Verdict):
+            score = float(answer.score[i])
+            finite = math.isfinite(score)
+            row |= {prefix + "score": score if finite else None, prefix + "p_value": float(answer.p_value[i])}
+        else:
+            finite = bool(answer.logits[i].isfinite().all())
+            row["early"] = bool(answer.early[i])
+        row["error"] = row["error"] if finite else NOT_FINITE
+    return row

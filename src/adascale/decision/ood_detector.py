@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from adascale.core.answers import Decision, Verdict, joined
@@ -15,13 +16,13 @@ from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.core.types import Outputs, View
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, save_detector
 from adascale.decision.early import decisions
-from adascale.decision.fitting import Material, Outliers, Plan, fit_method
+from adascale.decision.fitting import Outliers, Plan
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
 from adascale.detectors.configure import configured
 from adascale.extraction.batches import batches
-from adascale.extraction.extract import extract_batch
-from adascale.images.outliers import OUTLIERS, Sample, Tamper
+from adascale.extraction.extract import extract, extract_batch
+from adascale.images.outliers import OUTLIERS, Sample
 from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration, check_alpha
 from adascale.maths.split import total_needed
@@ -109,14 +110,15 @@ class OODDetector:
         plan = self.plan(tune)
         sample = Sample(self.split_seed, MOST_CHOSEN) if plan.wanted else None
         outputs, self.input_shape = self._extracted(images, plan.views, sample)
-        learns = train is not None and self.method.fits_on.startswith("train")
-        learned = self._extracted(train, ())[0] if learns else None
+        learned = self._extracted(train, ())[0] if train is not None and plan.takes_train else None
 
         def outliers(chosen: Sequence[int], views: Sequence[View]) -> dict[str, Outputs] | None:
             ones = sample.stacked(chosen) if sample is not None else None
-            return (
-                ones if ones is None else {name: self._outputs_of(make, ones, views) for name, make in OUTLIERS.items()}
-            )
+            if ones is None:
+                return None
+            parts = torch.split(ones, self.batch_size)
+            made = {name: extract(self.classifier, map(make, parts), views) for name, make in OUTLIERS.items()}
+            return {name: Outputs.cat(list(found)) for name, found in made.items()}
 
         return self.fit_outputs(outputs, learned, outliers, tune=tune)
 
@@ -134,12 +136,11 @@ class OODDetector:
         function that is given these indices and the views needed. Without outliers nothing is tuned.
         """
         self._forget()
-        plan, head = self.plan(tune), self.classifier.head
+        plan = self.plan(tune)
         provider = outliers if outliers is None or callable(outliers) else lambda *_: outliers
-        fitted = fit_method(plan, Material(outputs, head, train, provider))
-        self._method, self.calibration, self.tuning = fitted.method, fitted.calibration, fitted.tuning
-        self.setting, self.reference_images = fitted.setting, fitted.reference_images
-        self._warn_of_limits(plan.share(train is not None and self.method.fits_on.startswith("train")))
+        fitted = plan.fit(outputs, self.classifier.head, train, provider)
+        self._method, self.tuning, self.setting, self.reference_images, self.calibration = fitted
+        self._warn_of_limits(plan.share(train is not None and plan.takes_train))
         return self
 
     def plan(self, tune: bool | None = None) -> Plan:
@@ -169,20 +170,17 @@ class OODDetector:
         shapes: set[tuple[int, ...]] = set()
         parts = []
         for batch, labels in batches(images, self.batch_size):
+            shape = tuple(batch.shape[1:])
             if not shapes:
                 self.classifier.locate(batch)  # again, because weights may have changed since the last fit
-                self.probe_shape = tuple(batch.shape[1:])
-            shapes.add(tuple(batch.shape[1:]))
+                self.probe_shape = shape
+            shapes.add(shape)
             parts.append(extract_batch(self.classifier, batch, views, labels))
             if sample is not None:
                 sample.add(batch)
         if not parts:
             raise InputError("fit got no images; give in-distribution images, a few hundred if you have them.")
         return Outputs.cat(parts), shapes.pop() if len(shapes) == 1 else None
-
-    def _outputs_of(self, make: Tamper, images: Tensor, views: Sequence[View]) -> Outputs:
-        made = (make(batch) for batch in images.split(self.batch_size))  # type: ignore[no-untyped-call]
-        return Outputs.cat([extract_batch(self.classifier, batch, views) for batch in made])
 
     def __call__(self, images: Any) -> Verdict:
         """The verdict for these images."""
@@ -259,25 +257,19 @@ class OODDetector:
     ) -> list[Self]:
         """Several saved detectors of one network, which is hashed and checked once."""
         network = NetworkIdentity(model if isinstance(model, Classifier) else Classifier(model))
-        read = (file if isinstance(file, DetectorFile) else DetectorFile.read(file) for file in files)
-        return [cls._restored(file, network, method) for file in read]
-
-    @classmethod
-    def _restored(cls, file: DetectorFile, network: NetworkIdentity, method: type[Detector] | None) -> Self:
-        calibration, given = file.record["calibration"], file.record["input"]
-        detector = cls(
-            network.classifier,
-            file.method(method),
-            alpha=calibration["alpha"],
-            split_seed=calibration["split_seed"],
-            preprocess=Preprocess(**given["preprocess"]) if given["preprocess"] else None,
-        )
-        detector.network, detector.input_shape = network, tuple(given["shape"]) if given["shape"] else None
-        detector.setting = file.record.get("setting", "as given")
-        detector.reference_images = calibration["reference_images"]
-        detector.method.restore(file.state, network.adopt_head(file))
-        detector.calibration = Calibration(file.tensors["calibration.scores"], detector.alpha)
-        return detector
+        loaded = []
+        for path in files:
+            file = path if isinstance(path, DetectorFile) else DetectorFile.read(path)
+            calibration, given = file.record["calibration"], file.record["input"]
+            detector = cls(network.classifier, file.method(method), alpha=calibration["alpha"])
+            detector.split_seed, detector.reference_images = calibration["split_seed"], calibration["reference_images"]
+            detector.preprocess = Preprocess(**given["preprocess"]) if given["preprocess"] else None
+            detector.network, detector.input_shape = network, tuple(given["shape"]) if given["shape"] else None
+            detector.setting = file.record.get("setting", "as given")
+            detector.method.restore(file.state, network.adopt_head(file))
+            detector.calibration = Calibration(file.tensors["calibration.scores"], detector.alpha)
+            loaded.append(detector)
+        return loaded
 
     def _calibrated(self) -> Calibration:
         if self.calibration is None or not self.method.is_fitted:

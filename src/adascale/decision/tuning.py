@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from adascale.core.errors import InputError
-from adascale.core.types import Head, Outputs, View
+from adascale.core.types import Head, Outputs
 from adascale.detectors import Detector
 from adascale.maths.metrics import auroc
 
@@ -58,15 +58,14 @@ def grid(method: Detector, space: Mapping[str, Sequence[Any]] | None = None) -> 
     if not space:
         raise InputError(f"{method.name} has nothing left to tune; give a grid, or set fewer of its parameters.")
     points: list[Point] = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
-    usable = [point for point in points if _accepted(method, point)]
+    usable = []
+    for point in points:
+        with suppress(InputError):
+            replace(method, **point)  # refuses values that do not go together
+            usable.append(point)
     if not usable:
         raise InputError(f"{method.name} accepts none of the {len(points)} points of the grid {dict(space)}.")
     return usable
-
-
-def views_of(method: Detector, points: Iterable[Point]) -> list[View]:
-    """The distinct views that a grid needs."""
-    return list(dict.fromkeys(view for point in points for view in replace(method, **point).views))
 
 
 def chosen_count(n: int) -> int:
@@ -99,8 +98,9 @@ def search_grid(
     tried = [*points, {name: getattr(method, name) for name in points[0]}]
     for i, scores in method.sweep(tried, reference, head, [known, *unknown.values()]):
         if scores is not None:
-            finite = [_finite(part) for part in scores]
-            aurocs = torch.tensor([auroc(finite[0], other) for other in finite[1:]], dtype=torch.float64)
+            # The largest finite number takes the place of +inf: AUROC depends on ranks alone.
+            first, *others = (part.nan_to_num(posinf=torch.finfo(torch.float64).max) for part in scores)
+            aurocs = torch.tensor([auroc(first, other) for other in others], dtype=torch.float64)
             results[i] = float(aurocs @ share / share.sum())
     default = results.pop(len(points), None)
     if not results:
@@ -113,24 +113,10 @@ def search_grid(
 
 def _middle(points: Sequence[Point], good: Sequence[int], results: Mapping[int, float]) -> int:
     """The point among ``good`` that is nearest to their mean, each parameter in units of its range over the grid."""
-    best = max(good, key=lambda i: (results[i], -i))
-    if not all(isinstance(value, int | float) for point in points for value in point.values()):
-        return best
-    values = torch.tensor([list(point.values()) for point in points], dtype=torch.float64)
-    values = values / (values.amax(0) - values.amin(0)).clamp_min(1e-300)
-    distance = (values - values[list(good)].mean(0)).square().sum(1)
-    nearest = min(float(distance[i]) for i in good)
-    return max((i for i in good if float(distance[i]) <= nearest + 1e-12), key=lambda i: (results[i], -i))
-
-
-def _accepted(method: Detector, point: Point) -> bool:
-    try:
-        replace(method, **point)
-    except InputError:
-        return False
-    return True
-
-
-def _finite(scores: Tensor) -> Tensor:
-    """Scores with +inf replaced by the largest finite number; AUROC depends on their ranks alone."""
-    return scores.nan_to_num(posinf=torch.finfo(torch.float64).max)
+    nearest = list(good)
+    if all(isinstance(value, int | float) for point in points for value in point.values()):
+        values = torch.tensor([list(point.values()) for point in points], dtype=torch.float64)
+        values = values / (values.amax(0) - values.amin(0)).clamp_min(1e-300)
+        distance = (values - values[nearest].mean(0)).square().sum(1).tolist()
+        nearest = [i for i in good if distance[i] <= min(distance[k] for k in good) + 1e-12]
+    return max(nearest, key=lambda i: (results[i], -i))

@@ -1,18 +1,26 @@
-"""Extracted outputs on disk, in shards: long work resumes, and a new method costs no network pass."""
+"""The outputs of image sets on disk, in shards: long work resumes, and a new method costs no network pass."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from adascale.core.errors import InputError
+from adascale.core.errors import AdascaleError, InputError
+from adascale.core.progress import progress
 from adascale.core.types import Outputs, View
+from adascale.extraction.batches import Passes
+from adascale.extraction.extract import extract_batch, extract_views
+from adascale.images.loader import load_ranges
+from adascale.images.outliers import Tamper
+from adascale.images.preprocess import Preprocess
+from adascale.images.sources import ImageSet
+from adascale.network.classifier import Classifier
 from adascale.storage.tensors import TensorFile, TensorFileError, load_tensors, save_tensors
 
 KIND = "adascale-shard"
@@ -47,7 +55,7 @@ class ShardCache:
     def __init__(self, folder: str | Path, key: str) -> None:
         self.folder, self.key = Path(folder) / key[:32], key
         self._known: dict[int, ShardInfo] = {}
-        self._views: set[tuple[int, str]] = set()
+        self._tensors: set[tuple[int, str]] = set()
 
     def look_up(self, index: int, views: Sequence[View]) -> tuple[ShardInfo | None, list[View]]:
         """What is on disk of a shard (None: nothing), and which of the views are missing."""
@@ -57,19 +65,19 @@ class ShardCache:
                 return None, list(views)
             rows, record = len(found.tensors.get("logits", ())), found.record
             self._known[index] = ShardInfo(rows, record["failures"], record["head"], tuple(record["shape"]))
-            self._views |= {(index, name) for name in found.tensors}
+            self._tensors |= {(index, name) for name in found.tensors}
         info = self._known[index]
         return info, [view for view in views if info.rows and not self._has(index, view)]
 
-    def read(self, index: int, views: Sequence[View]) -> Outputs:
-        """The outputs of a shard that was looked up or written, with these views."""
+    def read(self, index: int, views: Sequence[View]) -> dict[str, Tensor]:
+        """The tensors of a shard that was looked up or written: logits, features, labels if known, and these views."""
         try:
             tensors = load_tensors(self._path(index), KIND, verify=False).tensors
             for view in views:
                 if str(view) not in tensors:
                     tensors |= load_tensors(self._path(index, view), KIND, verify=False).tensors
-            known = {view: tensors[str(view)] for view in views}
-            return Outputs(tensors["logits"], tensors["features"], known, tensors.get("labels"))
+            names = ("logits", "features", *map(str, views), *(["labels"] if "labels" in tensors else []))
+            return {name: tensors[name] for name in names}
         except (TensorFileError, KeyError) as error:
             raise InputError(
                 f"Shard {index} in {self.folder} was removed or damaged during the run; run again."
@@ -82,22 +90,22 @@ class ShardCache:
             tensors = {"logits": outputs.logits, "features": outputs.features}
             tensors |= {str(view): tensor for view, tensor in outputs.views.items()}
             tensors |= {} if outputs.labels is None else {"labels": outputs.labels}
-        record = {"key": self.key, "failures": dict(info.failures), "head": info.head, "shape": list(info.shape)}
+        record = {"key": self.key, "failures": info.failures, "head": info.head, "shape": info.shape}
         save_tensors(self._path(index), tensors, record, KIND)
         self._known[index] = info
-        self._views |= {(index, name) for name in tensors}
+        self._tensors |= {(index, name) for name in tensors}
 
     def write_view(self, index: int, view: View, perturbed: Tensor) -> None:
         save_tensors(self._path(index, view), {str(view): perturbed}, {"key": self.key}, KIND)
-        self._views.add((index, str(view)))
+        self._tensors.add((index, str(view)))
 
     def _has(self, index: int, view: View) -> bool:
         """Whether the shard has the view, in its own file or in that of the view."""
-        if (index, str(view)) not in self._views:
+        if (index, str(view)) not in self._tensors:
             found = self._verified(self._path(index, view))
             if found and len(found.tensors.get(str(view), ())) == self._known[index].rows:
-                self._views.add((index, str(view)))
-        return (index, str(view)) in self._views
+                self._tensors.add((index, str(view)))
+        return (index, str(view)) in self._tensors
 
     def _path(self, index: int, view: View | None = None) -> Path:
         return self.folder / f"{index:06d}{'' if view is None else '.' + cache_key(view)[:12]}.safetensors"
@@ -114,28 +122,32 @@ class ShardCache:
 class Extracted:
     """The outputs of an image set, on disk.
 
-    rows: the number of usable images of each shard; failures: the other images, with the reasons; shape: that of an
-    input.
+    rows: the number of usable images of each shard; failures: the other images, with the reasons; usable: the indices
+    of the usable images in the set; shape: that of an input.
     """
 
     cache: ShardCache
     views: Sequence[View]
     rows: Sequence[int]
     failures: Mapping[str, str]
+    usable: Sequence[int]
     shape: tuple[int, ...]
 
     def __len__(self) -> int:
         return sum(self.rows)
 
-    def shards(self) -> Iterator[Outputs]:
-        """The shards in order, one in memory at a time."""
-        for index in filter(self.rows.__getitem__, range(len(self.rows))):
-            yield self.cache.read(index, self.views)
+    def _shards(self) -> Iterator[dict[str, Tensor]]:
+        """The tensors of the shards in order, those of one shard in memory at a time."""
+        return (self.cache.read(index, self.views) for index, rows in enumerate(self.rows) if rows)
+
+    def _outputs(self, tensors: Mapping[str, Tensor]) -> Outputs:
+        views = {view: tensors[str(view)] for view in self.views}
+        return Outputs(tensors["logits"], tensors["features"], views, tensors.get("labels"))
 
     def chunks(self, rows: int = 1024) -> Iterator[Outputs]:
         """The shards joined to pieces of at least ``rows`` rows; the last piece may have fewer."""
         waiting: list[Outputs] = []
-        for outputs in self.shards():
+        for outputs in map(self._outputs, self._shards()):
             waiting.append(outputs)
             if sum(map(len, waiting)) >= rows:
                 yield Outputs.cat(waiting)
@@ -145,27 +157,97 @@ class Extracted:
 
     def load(self) -> Outputs:
         """All outputs in memory, with one copy of them at any time."""
-        if not len(self):
-            raise InputError("There is nothing to load: no image of the set could be read.")
-        start, whole = 0, None
-        for outputs in self.shards():
-            whole = _room_for(outputs, len(self)) if whole is None else whole
-            for mine, theirs in zip(_tensors(whole), _tensors(outputs), strict=True):
-                mine[start : start + len(outputs)] = theirs
-            start += len(outputs)
-        assert whole is not None
-        return whole
+        whole: dict[str, Tensor] = {}
+        start = 0
+        for tensors in self._shards():
+            stop = start + len(tensors["logits"])
+            for name, part in tensors.items():
+                if name not in whole:
+                    whole[name] = part.new_empty(len(self), *part.shape[1:])
+                whole[name][start:stop] = part
+            start = stop
+        return self._outputs(whole)
 
 
-def _tensors(outputs: Outputs) -> list[Tensor]:
-    labels = [] if outputs.labels is None else [outputs.labels]
-    return [outputs.logits, outputs.features, *outputs.views.values(), *labels]
+@dataclass(frozen=True, eq=False)
+class Extractor:
+    """Runs image sets through one network into shards under ``folder``, for one run.
+
+    The network is hashed once and every shard is verified once, so make a new extractor after weights have changed.
+    """
+
+    classifier: Classifier
+    preprocess: Preprocess
+    folder: Path
+    passes: Passes = Passes()
+    _caches: dict[str, ShardCache] = field(default_factory=dict, init=False, repr=False)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The hash of the network's weights."""
+        return self.classifier.fingerprint()
+
+    @cached_property
+    def _network(self) -> tuple[object, ...]:
+        network = self.classifier
+        return self.fingerprint, network.code(), network.asked_for, network.precision
+
+    def cache_of(self, images: ImageSet, tamper: Tamper | None = None) -> ShardCache:
+        """Where the outputs of these images are kept: one place for each network, data, preprocessing, batch size."""
+        made_by = (images.fingerprint(), self.preprocess, tamper, self.passes.batch_size)
+        key = cache_key(*self._network, *made_by)
+        return self._caches.setdefault(key, ShardCache(self.folder, key))
+
+    def extract(
+        self, images: ImageSet, views: Sequence[View], title: str = "Reading images", tamper: Tamper | None = None
+    ) -> Extracted:
+        """The outputs of an image set. Only what is not on disk yet costs a network pass."""
+        views, size = list(dict.fromkeys(views)), self.passes.batch_size
+        cache = self.cache_of(images, tamper)
+        ranges = [range(i, min(i + size, len(images))) for i in range(0, len(images), size)]
+        found = {index: cache.look_up(index, views) for index in range(len(ranges))}
+        missing = {index: (info, lacking) for index, (info, lacking) in found.items() if info is None or lacking}
+        left = sum(len(ranges[index]) for index in missing)
+        with progress(title, len(images), len(images) - left) as advance:
+            batches = load_ranges(images, self.preprocess, map(ranges.__getitem__, missing), self.passes.workers)
+            for (index, (info, lacking)), batch in zip(missing.items(), batches, strict=True):
+                inputs = batch.images
+                if batch.indices:
+                    _locate(self.classifier, inputs)
+                    inputs = inputs if tamper is None else tamper(inputs)
+                if info is not None:
+                    for view, perturbed in extract_views(self.classifier, inputs, lacking).items():
+                        cache.write_view(index, view, perturbed)
+                else:
+                    outputs = extract_batch(self.classifier, inputs, lacking, batch.labels) if batch.indices else None
+                    failed = {images.names[i]: reason for i, reason in batch.failures.items()}
+                    head, shape = (self.classifier.head_name, tuple(inputs.shape[1:])) if batch.indices else (None, ())
+                    cache.write(index, outputs, ShardInfo(len(batch.indices), failed, head, shape))
+                advance(len(ranges[index]))
+        return self._extracted(images, cache, views, len(ranges))
+
+    def _extracted(self, images: ImageSet, cache: ShardCache, views: Sequence[View], count: int) -> Extracted:
+        shards = [info for index in range(count) if (info := cache.look_up(index, ())[0]) is not None]
+        failures = {name: reason for shard in shards for name, reason in shard.failures.items()}
+        used = next((shard for shard in shards if shard.rows), None)
+        if used is None or used.head is None:
+            name, reason = next(iter(failures.items()))
+            raise InputError(f"None of the {len(images)} images can be read ({name}: {reason}).")
+        if self.classifier.head_name is None:
+            self.classifier.adopt(used.head)
+        usable = [i for i, name in enumerate(images.names) if name not in failures]
+        return Extracted(cache, views, [shard.rows for shard in shards], failures, usable, used.shape)
 
 
-def _room_for(outputs: Outputs, rows: int) -> Outputs:
-    def room(tensor: Tensor) -> Tensor:
-        return torch.empty(rows, *tensor.shape[1:], dtype=tensor.dtype)
-
-    views = {view: room(perturbed) for view, perturbed in outputs.views.items()}
-    labels = None if outputs.labels is None else room(outputs.labels)
-    return Outputs(room(outputs.logits), room(outputs.features), views, labels)
+def _locate(classifier: Classifier, images: Tensor) -> None:
+    """Find the head on the first batch, so that a network that cannot be used is refused before any long work."""
+    if classifier.located:
+        return
+    try:
+        classifier.locate(images)
+    except AdascaleError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        shape = tuple(images.shape[1:])
+        raise InputError(f"The network cannot take an input of shape {shape}: {reason}") from error

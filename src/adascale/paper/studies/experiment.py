@@ -17,7 +17,7 @@ from adascale.bench.suites import Suite, SuiteImages, load_suite
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive
 from adascale.extraction.batches import Passes
-from adascale.extraction.sets import Extractor
+from adascale.extraction.cache import Extractor
 from adascale.images.corruptions import STRENGTHS, Corruption
 from adascale.paper import published
 
