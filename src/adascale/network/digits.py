@@ -30,8 +30,7 @@ class DigitsCNN(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.block1 = _block(1, 32)
-        self.block2 = _block(32, 64)
+        self.block1, self.block2 = _block(1, 32), _block(32, 64)
         self.hidden = nn.Linear(64 * 4 * 4, 512)
         self.norm = nn.BatchNorm1d(512)
         self.fc = nn.Linear(512, KNOWN_DIGITS)
@@ -48,9 +47,7 @@ def _block(inputs: int, outputs: int) -> nn.Module:
     return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU())
 
 
-def digits_cnn() -> nn.Module:
-    """The untrained network: ``adascale fit IMAGES --model .../digits.py:digits_cnn --weights network.safetensors``."""
-    return DigitsCNN()
+digits_cnn = DigitsCNN  # for ``--model .../digits.py:digits_cnn``
 
 
 class Digits(NamedTuple):
@@ -72,7 +69,7 @@ def load_digits() -> Digits:
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(SEED)).tolist()
     known = [i for i in order if labels[i] < KNOWN_DIGITS]
     cuts = (0, len(known) * 3 // 5, len(known) * 4 // 5, len(known))
-    parts = [known[a:b] for a, b in pairwise(cuts)]
+    parts = (known[a:b] for a, b in pairwise(cuts))
     train, fit, test = (([images[i] for i in part], labels[part]) for part in parts)
     near = [images[i] for i in order if labels[i] >= KNOWN_DIGITS]
     photographs = [Image.fromarray(photo).convert("L") for photo in datasets.load_sample_images().images]
