@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from adascale.core.errors import InputError
-from adascale.images.decode import draft
+from adascale.images.preprocess import draft
 
 SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
 LIST_SUFFIXES = frozenset((".txt", ".lst", ".list"))
