@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from adascale.core.errors import InputError
-from adascale.core.precisions import PRECISIONS, check_parameters, check_runs
+from adascale.core.precisions import PRECISIONS, check_runs
 
 # Larger batches are slower on a processor: their activations do not fit into its caches, and the memory allocator
 # returns large blocks to the system after every layer.
@@ -122,7 +122,9 @@ def borrowed(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def _frozen(model: nn.Module) -> Iterator[None]:
     modules, parameters = list(model.modules()), list(model.parameters())
-    check_parameters({p.dtype for p in parameters if p.device.type == "cpu"}, type(model).__name__)
+    types = {parameter.dtype for parameter in parameters if parameter.device.type == "cpu"}
+    for precision in [name for name, dtype in PRECISIONS.items() if dtype in types]:
+        check_runs(precision, f"{type(model).__name__} has {precision} parameters", torch.device("cpu"))
     training = [module for module in modules if module.training]
     trainable = [parameter for parameter in parameters if parameter.requires_grad]
     attributes = [(space, dict(space)) for module in modules for space in (vars(module), module._buffers)]
