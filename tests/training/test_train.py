@@ -88,7 +88,7 @@ def test_killed_and_resumed_gives_the_same_weights(
     assert half.exists()
     assert not (place / "killed" / "seed0.safetensors").exists()
     assert inside(monkeypatch, *COMMAND, "-o", "killed", "--lr", 0.01) == 2
-    assert "seed0.checkpoint.safetensors was begun with lr=0.05, now it is 0.01" in capsys.readouterr().err
+    assert "seed0.checkpoint.safetensors was begun with --lr 0.05, now it is 0.01" in capsys.readouterr().err
     again = run(place, *COMMAND, "-o", "killed", "--save-every", 0)
     assert again.returncode == 0, again.stderr
     assert "resuming at step" in again.stderr

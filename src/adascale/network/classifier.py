@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -151,14 +151,12 @@ class Classifier:
     @contextmanager
     def ready(self) -> Iterator[None]:
         """The network as a pass needs it. Passes within this context find it so already."""
-        with borrowed(self.model), autocast(self.device, self.precision), self._compiled():
-            yield
-
-    def _compiled(self) -> AbstractContextManager[None]:
-        if self.compiled and self._parts is None:
-            backend: Backend = "inductor" if isinstance(self.compiled, bool) else self.compiled
-            self._parts = Compiled(self.model, self._name, backend)
-        return nullcontext() if self._parts is None else self._parts.active()
+        with borrowed(self.model), autocast(self.device, self.precision):
+            if self.compiled and self._parts is None:
+                backend: Backend = "inductor" if isinstance(self.compiled, bool) else self.compiled
+                self._parts = Compiled(self.model, self._name, backend)
+            with nullcontext() if self._parts is None else self._parts.active():
+                yield
 
     def _pieces(self, images: Tensor) -> tuple[Tensor, ...]:
         ready = self.prepare(images)

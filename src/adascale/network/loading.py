@@ -32,7 +32,8 @@ def load_network(spec: str, weights: str | Path | None = None) -> Made:
     """
     state = read_weights(weights) if weights is not None else None
     if spec == "digits":
-        return _with_state(digits.trained(), state).eval(), Preprocess(**digits.PREPROCESS)
+        network = digits.train_network(digits.digit_images("train"))
+        return _with_state(network, state).eval(), Preprocess(**digits.PREPROCESS)
     source, _, name = spec.partition(":")
     file, _, factory = spec.rpartition(":")
     if not name or (source not in _LOADERS and not file.endswith(".py")):
