@@ -62,6 +62,14 @@ def test_arrays_and_single_files(tmp_path: Path) -> None:
         (lambda p: (p / "b.npz").write_text("zip?") and p / "b.npz", r"cannot be read as \.npz"),
         (lambda p: saved(p / "c.npz", images=np.zeros((2, 4, 4))), "float64"),
         (lambda p: saved(p / "d.npz", x=np.zeros(2)), "no array 'images'"),
+        (
+            lambda p: saved(p / "f.npz", images=np.zeros((2, 4, 4), np.uint8), labels=np.arange(3)),
+            "2 images and 3 labels",
+        ),
+        (
+            lambda p: saved(p / "g.npz", images=np.zeros((2, 4, 4), np.uint8), labels=np.array(0)),
+            "2 images and 1 labels",
+        ),
     ],
 )
 def test_bad_sources(tmp_path: Path, make: Any, words: str) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-import torch
 
 from adascale import Preprocess
 from adascale.bench.run import Network
@@ -27,8 +26,7 @@ def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     """The digits with 110 images of each set and a quickly trained network."""
     suite = load_suite("digits")
     images, preprocess = open_suite(suite, limit=110), Preprocess(**digits.PREPROCESS)
-    data, labels = digits.load_digits().train
-    network = digits.train_network(torch.stack(list(map(preprocess, data))), labels, epochs=3)
+    network = digits.train_network(digits.digit_images("train"), epochs=3)
     subject = Subject(Network("digits", Classifier(network), preprocess))
     return Experiment(suite, images, [subject], tmp_path_factory.mktemp("cache"), passes=Passes(110))
 

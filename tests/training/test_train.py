@@ -88,7 +88,7 @@ def test_killed_and_resumed_gives_the_same_weights(
     assert half.exists()
     assert not (place / "killed" / "seed0.safetensors").exists()
     assert inside(monkeypatch, *COMMAND, "-o", "killed", "--lr", 0.01) == 2
-    assert "seed0.checkpoint.safetensors was begun with lr=0.05, now it is 0.01" in capsys.readouterr().err
+    assert "seed0.checkpoint.safetensors was begun with --lr 0.05, now it is 0.01" in capsys.readouterr().err
     again = run(place, *COMMAND, "-o", "killed", "--save-every", 0)
     assert again.returncode == 0, again.stderr
     assert "resuming at step" in again.stderr
@@ -208,8 +208,8 @@ def test_fine_tuning_starts_from_the_weights(place: Path, monkeypatch: pytest.Mo
         (("--val", "wide.npz"), "The validation set has the class 7"),
         (("--init", "none.safetensors"), "no weights file"),
         (("--budget", "2"), "budget 2.0"),
-        (("--lr", "0"), "lr=0.0"),
-        (("--loss", "adversarial", "--eps", "3"), "eps=3.0"),
+        (("--lr", "0"), "--lr 0.0"),
+        (("--loss", "adversarial", "--eps", "3"), "--eps 3.0"),
         (("--width", "0.5"), "--width 0.5 is for adascale:"),
         (("--model", "adascale:vgg"), "has no network 'vgg'"),
         (("--model", "hf:some/where"), "pretrained"),

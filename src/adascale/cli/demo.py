@@ -35,6 +35,7 @@ from adascale.core.extras import optional
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.batches import Passes
 from adascale.images.preprocess import Preprocess
+from adascale.images.sources import ImageSet
 from adascale.network import digits
 from adascale.network.classifier import Classifier
 from adascale.report.terminal import compact
@@ -47,17 +48,14 @@ def demo(given: Demo) -> None:
     began, out = time.monotonic(), given.out
     data, preprocess = digits.load_digits(), Preprocess(**digits.PREPROCESS)
 
-    def inputs(images: list[Image.Image]) -> Tensor:
-        return torch.stack(list(map(preprocess, images)))
-
-    images, labels = data.train
-    say(f"Training a small network on {len(images)} images of the digits 0 to 7 ...")
-    network = digits.train_network(inputs(images), labels)
-    say(f"Fitting a detector on {len(data.fit[0])} more images of them ...")
-    detector = OODDetector(network, preprocess=preprocess).fit(inputs(data.fit[0]))
+    say(f"Training a small network on {len(data['train'])} images of the digits 0 to 7 ...")
+    network = digits.train_network(data["train"])
+    say(f"Fitting a detector on {len(data['fit'])} more images of them ...")
+    detector = OODDetector(network, preprocess=preprocess).fit(digits.inputs(data["fit"]))
     examples = _save(out, detector, network, data)
     loaded = OODDetector.load(out / "detector.safetensors", network)
-    verdicts = _judged(loaded, examples, inputs([Image.open(out / "images" / name) for name in examples]))
+    saved = [preprocess(Image.open(out / "images" / name)) for name in examples]
+    verdicts = _judged(loaded, examples, torch.stack(saved))
     entries = [entry for name in method_names(given.method or ["all"]) for entry in _entries(detectors.get(name))]
     say(f"Comparing {len(entries)} methods and settings from one extraction ...")
     result = _compared(Network("digits network", Classifier(network), preprocess), entries)
@@ -85,19 +83,20 @@ def _compared(network: Network, entries: list[Entry]) -> Run:
         return run_jobs(suite, images, [Job(network, images, entries, Path(cache), passes=Passes(64))])
 
 
-def _save(out: Path, detector: OODDetector, network: nn.Module, data: digits.Digits) -> list[str]:
+def _save(out: Path, detector: OODDetector, network: nn.Module, data: dict[str, ImageSet]) -> list[str]:
     """Write the network, the detector and five images, ready for ``adascale score``; return the images' names."""
     (out / "images").mkdir(parents=True, exist_ok=True)
     weights = out / "network.safetensors"
     save_file(network.state_dict(), weights)
     spec = f"{Path(digits.__file__).resolve()}:digits_cnn"
     detector.save(out / "detector.safetensors", model=spec, weights=str(weights.resolve()))
+    labels = data["test"].labels or ()
     chosen = {
-        f"known_digit_{int(data.test[1][0])}.png": data.test[0][0],
-        f"known_digit_{int(data.test[1][1])}_too.png": data.test[0][1],
-        "unknown_digit_1.png": data.near[0],
-        "unknown_digit_2.png": data.near[1],
-        "photograph.png": data.far[100],
+        f"known_digit_{labels[0]}.png": data["test"].open(0),
+        f"known_digit_{labels[1]}_too.png": data["test"].open(1),
+        "unknown_digit_1.png": data["near"].open(0),
+        "unknown_digit_2.png": data["near"].open(1),
+        "photograph.png": data["far"].open(100),
     }
     for name, image in chosen.items():
         image.save(out / "images" / name)

@@ -20,12 +20,12 @@ EXTRAS = {
 
 def optional(module: str, extra: str) -> ModuleType:
     """Import ``module``, or raise an error with the line that installs it."""
+    package = module.partition(".")[0]
     try:
-        if module.split(".")[0] in ("torchvision", "timm"):
+        if package in ("torchvision", "timm"):
             declare_torchvision_operators()
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.split(".")[0]
         raise MissingExtraError(
             f"This needs {package} ({error}); install it with: pip install 'adascale[{extra}]'"
         ) from error
@@ -45,8 +45,7 @@ def declare_torchvision_operators() -> None:
             raise
         import torch
 
+        signature = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
         for operator in ("nms", "qnms"):
-            torch.library.define(
-                f"torchvision::{operator}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-            )
+            torch.library.define(f"torchvision::{operator}", signature)
         importlib.import_module("torchvision")

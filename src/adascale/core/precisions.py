@@ -12,7 +12,6 @@ import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -50,9 +49,13 @@ def answer(precision: str) -> str:
 
     ADASCALE_PRECISIONS, the comma-separated list of those that do, takes the place of the trial.
     """
-    if (allowed := os.environ.get(VARIABLE)) is not None:
-        return RUNS if precision in _listed(allowed) else f"{VARIABLE}={allowed!r} rules it out"
-    return _tried(precision, PROBE, _machine())
+    if (allowed := os.environ.get(VARIABLE)) is None:
+        switches = (os.environ.get(name, "") for name in _SWITCHES)
+        return _tried(precision, PROBE, "\n".join([processor(), torch.__version__, *switches]))
+    names = [name.strip() for name in allowed.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in PRECISIONS]:
+        raise InputError(f"{VARIABLE}={allowed!r} names {unknown[0]!r}; list some of {', '.join(PRECISIONS)}, or none.")
+    return RUNS if precision in names else f"{VARIABLE}={allowed!r} rules it out"
 
 
 def check_runs(precision: str, subject: str, device: torch.device) -> None:
@@ -63,20 +66,6 @@ def check_runs(precision: str, subject: str, device: torch.device) -> None:
     if precision == "bf16" and VARIABLE not in os.environ:
         remedy += ", or set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 before Python starts"
     raise InputError(f"{subject}: {precision} does not run on this processor ({found}); {remedy}.")
-
-
-def check_parameters(dtypes: Iterable[torch.dtype], subject: str) -> None:
-    """The same for a network on a processor whose own parameters have these types."""
-    found = set(dtypes)
-    for precision in [name for name, dtype in PRECISIONS.items() if dtype in found]:
-        check_runs(precision, f"{subject} has {precision} parameters", torch.device("cpu"))
-
-
-def _listed(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if unknown := [name for name in names if name not in PRECISIONS]:
-        raise InputError(f"{VARIABLE}={text!r} names {unknown[0]!r}; list some of {', '.join(PRECISIONS)}, or none.")
-    return names
 
 
 @lru_cache
@@ -117,7 +106,3 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text("utf8").splitlines()
     told = {line for line in lines if line.startswith(("vendor", "cpu family", "model", "flags", "CPU ", "Features"))}
     return "\n".join([platform.machine(), platform.processor(), *sorted(told)])
-
-
-def _machine() -> str:
-    return "\n".join([processor(), torch.__version__, *(os.environ.get(name, "") for name in _SWITCHES)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Protocol
 
 from rich.console import Console
@@ -30,27 +30,21 @@ def progress(title: str, total: int, done: int = 0) -> Iterator[Advance]:
     """Calls of the yielded function move the display on by so many images; ``note`` is shown beside it."""
     console, began, seen = Console(stderr=True), time.monotonic(), 0
     last = began
+    bar = Progress(*_BAR, console=console, transient=True)
+    task = bar.add_task(title, total=total, completed=done, rate="", note="")
 
-    def log(images: int, note: str = "") -> None:
+    def advance(images: int, note: str = "") -> None:
         nonlocal seen, last
         seen += images
         now = time.monotonic()
-        if now - last >= _LOG_EVERY_SECONDS:
+        rate = seen / max(now - began, 1e-9)
+        if console.is_terminal:
+            bar.update(task, advance=images, rate=f"{rate:.1f} images/s", note=note)
+        elif now - last >= _LOG_EVERY_SECONDS:
             last = now
-            rate = seen / (now - began)
             left = (total - done - seen) / rate
             line = f"{title}: {done + seen} of {total}, {rate:.1f} images/s, {left:.0f} s left"
             console.print(f"{line}, {note}" if note else line, highlight=False, soft_wrap=True)
 
-    def move(images: int, note: str = "") -> None:
-        nonlocal seen
-        seen += images
-        rate = f"{seen / max(time.monotonic() - began, 1e-9):.1f} images/s"
-        display.update(task, advance=images, rate=rate, note=note)
-
-    if not console.is_terminal:
-        yield log
-        return
-    with Progress(*_BAR, console=console, transient=True) as display:
-        task = display.add_task(title, total=total, completed=done, rate="", note="")
-        yield move
+    with bar if console.is_terminal else nullcontext():
+        yield advance

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from adascale.core.errors import InputError
-from adascale.images.decode import eight_bit
+from adascale.images.preprocess import eight_bit
 from adascale.images.sources import Change, ImageSet
 
 SMALL, LARGE = 32, 224
@@ -82,7 +81,9 @@ class Corruption:
         if self.kind == "jpeg":
             return _recoded(image, round(strength))
         values = np.array(image, dtype=np.float32) / np.float32(255)
-        return _image(_PIXELWISE[self.kind](values, strength, _generator(self.seed, name)) * 255)
+        if self.kind == "noise":
+            return _image((values + strength * _noise(values.shape, _generator(self.seed, name))) * 255)
+        return _image((_brighter if self.kind == "brightness" else _flatter)(values, np.float32(strength)) * 255)
 
 
 @dataclass(frozen=True)
@@ -187,38 +188,30 @@ def _strength(kind: str, severity: int, side: int) -> float:
     return strength * max(side / LARGE, 1) if kind == "blur" else strength
 
 
-def _noisy(values: _Values, strength: float, generator: np.random.Generator) -> _Values:
+def _noise(shape: tuple[int, ...], generator: np.random.Generator) -> _Values:
     """White noise; on large images in grains as wide as a pixel at 224, or resizing would average it away."""
-    shape, grain = values.shape, max(1.0, min(values.shape[:2]) / LARGE)
+    grain = max(1.0, min(shape[:2]) / LARGE)
     height, width = (math.ceil(n / grain) for n in shape[:2])
     noise = generator.standard_normal((height, width, *shape[2:]), dtype=np.float32)
     if grain > 1:
         rows, columns = ((np.arange(n) / grain).astype(np.int64) for n in shape[:2])
         noise = noise[rows[:, None], columns]
-    changed: _Values = values + strength * noise
-    return changed
+    return noise
 
 
-def _brighter(values: _Values, shift: float, _: np.random.Generator) -> _Values:
+def _brighter(values: _Values, shift: np.float32) -> _Values:
     """A higher value in the sense of hue, saturation and value; a lighter grey in greyscale."""
     value = values.max(2, keepdims=True) if values.ndim == 3 else values
-    target = np.minimum(value + np.float32(shift), 1)
+    target = np.minimum(value + shift, 1)
     black = value == 0
     changed: _Values = np.where(black, target, values * (target / np.where(black, 1, value)))
     return changed
 
 
-def _flatter(values: _Values, factor: float, _: np.random.Generator) -> _Values:
+def _flatter(values: _Values, factor: np.float32) -> _Values:
     mean = values.mean((0, 1), keepdims=True)
-    changed: _Values = (values - mean) * np.float32(factor) + mean
+    changed: _Values = (values - mean) * factor + mean
     return changed
-
-
-_PIXELWISE: dict[str, Callable[[_Values, float, np.random.Generator], _Values]] = {
-    "noise": _noisy,
-    "brightness": _brighter,
-    "contrast": _flatter,
-}
 
 
 def _recoded(image: Image.Image, quality: int) -> Image.Image:

@@ -1,4 +1,4 @@
-"""Preprocessing: from an image to the input of a network."""
+"""Preprocessing: from an opened image to the input of a network."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from PIL import Image
 from torch import Tensor
 
 from adascale.core.errors import InputError
-from adascale.images.decode import DRAFTED, eight_bit
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
 _MOST_PIXELS = 50_000_000
+_DRAFTED = "adascale: size and box before draft"
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,28 @@ class Preprocess:
 
     def __call__(self, image: Image.Image) -> Tensor:
         """The normalised tensor (C, H, W)."""
-        image = eight_bit(image).convert("RGB" if len(self.mean) == 3 else "L")
-        pixels = np.array(self._crop(self._resize(image)), dtype=np.uint8)
+        pixels = np.array(self._crop(self._resize(self.coloured(image))), dtype=np.uint8)
         tensor = torch.from_numpy(pixels if pixels.ndim == 3 else pixels[:, :, None])
         tensor = tensor.permute(2, 0, 1).contiguous().float().div_(255)
         shape = (-1, 1, 1)
         return tensor.sub_(torch.tensor(self.mean).view(shape)).div_(torch.tensor(self.std).view(shape))
 
+    def coloured(self, image: Image.Image) -> Image.Image:
+        """The image in the channels of the network, RGB or greyscale."""
+        return eight_bit(image).convert("RGB" if len(self.mean) == 3 else "L")
+
+    @property
+    def filter(self) -> Image.Resampling:
+        return Image.Resampling[self.interpolation.upper()]
+
+    @property
+    def side(self) -> tuple[int, int]:
+        """The height and width of the network's input; where nothing is cropped, the shorter side stands for both."""
+        side = self.size if self.crop is None else self.crop
+        return (side, side) if isinstance(side, int) else side
+
     def _resize(self, image: Image.Image) -> Image.Image:
-        (width, height), box = image.info.get(DRAFTED, (image.size, None))
+        (width, height), box = image.info.get(_DRAFTED, (image.size, None))
         if isinstance(self.size, int):
             short, long = sorted((width, height))
             new_long = max(1, int(self.size * long / short))
@@ -68,12 +81,12 @@ class Preprocess:
             raise ValueError(f"{width} x {height} would be resized to {target[0]} x {target[1]}: too long and thin")
         if target == image.size and box is None:
             return image
-        return image.resize(target, Image.Resampling[self.interpolation.upper()], box=box)
+        return image.resize(target, self.filter, box=box)
 
     def _crop(self, image: Image.Image) -> Image.Image:
         if self.crop is None:
             return image
-        height, width = (self.crop, self.crop) if isinstance(self.crop, int) else self.crop
+        height, width = self.side
         left, top = round((image.width - width) / 2), round((image.height - height) / 2)
         return image.crop((left, top, left + width, top + height))
 
@@ -81,3 +94,27 @@ class Preprocess:
 def sides(value: int | tuple[int, int] | None) -> tuple[int, ...]:
     """The lengths that a ``size`` or ``crop`` gives."""
     return value if isinstance(value, tuple) else () if value is None else (value,)
+
+
+def eight_bit(image: Image.Image) -> Image.Image:
+    """The image with 8 bits a channel; deeper ones are scaled, where Pillow would clip them at 255."""
+    if image.mode == "F":
+        raise ValueError("a floating point image has no defined white; convert it to 8 or 16 bit")
+    if image.mode == "P" and "transparency" in image.info:
+        return image.convert("RGBA")
+    if not image.mode.startswith("I"):
+        return image
+    values = np.asarray(image).astype(np.float64)
+    scale = 1 if values.max(initial=0) <= 255 and image.mode == "I" else 257
+    return Image.fromarray((values / scale).round().clip(0, 255).astype(np.uint8))
+
+
+def draft(image: Image.Image, least: int) -> None:
+    """Ask the decoder for a smaller image with sides of at least ``least``; only the JPEG decoder complies.
+
+    The image then carries its full size, and the box of the result that holds the picture if the size is not divisible.
+    """
+    size = image.size
+    answer = image.draft(None, (least, least))
+    if answer is not None and image.size != size:
+        image.info[_DRAFTED] = (size, answer[1])

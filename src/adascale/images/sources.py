@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from adascale.core.errors import InputError
-from adascale.images.decode import draft
+from adascale.images.preprocess import draft
 
 SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
 LIST_SUFFIXES = frozenset((".txt", ".lst", ".list"))
@@ -115,7 +115,7 @@ def find_labelled(
         raise InputError(
             f"{source} has no class for each image; give 'path label' lines, an .npz with labels, a folder of classes."
         )
-    if len(found.labels) != len(found) or not all(isinstance(label, int) for label in found.labels):
+    if not all(isinstance(label, int) for label in found.labels):
         raise InputError(
             f"{source} has {len(found)} images and labels of another shape; it needs one whole number for each."
         )
@@ -162,7 +162,8 @@ def _from_npz(path: Path) -> ImageSet:
         raise InputError(f"{path} has {given}; it needs uint8 (N, H, W) or (N, H, W, 3) under 'images'.")
     if not len(images):
         raise InputError(f"{path} holds no image; its array 'images' is empty.")
-    labels = arrays["labels"].tolist() if "labels" in arrays else None
-    if labels is not None and len(np.shape(labels)[:1]) and len(labels) != len(images):
-        raise InputError(f"{path} has {len(images)} images and {len(labels)} labels; give one for each.")
-    return ImageSet([f"{path.name}[{i}]" for i in range(len(images))], array=images, labels=labels)
+    labels = arrays.get("labels")
+    if labels is not None and labels.shape[:1] != images.shape[:1]:
+        raise InputError(f"{path} has {len(images)} images and {labels.size} labels; give one for each.")
+    names = [f"{path.name}[{i}]" for i in range(len(images))]
+    return ImageSet(names, array=images, labels=None if labels is None else labels.tolist())

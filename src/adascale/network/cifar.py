@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import ClassVar
 
@@ -25,39 +25,40 @@ CIFAR = Preprocess(size=32, crop=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023,
 class CifarNet(nn.Module, ABC):
     """The part that the three networks share: stem, body, norm and ReLU, average pool, linear head.
 
-    full_width: the ``channels`` of the paper. read_off: a weight, its dimension, and what to divide that by to get
-    ``channels``.
+    full_width: the ``channels`` of the paper. ratio: features per channel. norm_first: norm and ReLU stand before the
+    body, not after it.
     """
 
     full_width: ClassVar[int]
-    read_off: ClassVar[tuple[str, int, int]]
-    stem: nn.Conv2d
-    body: nn.Sequential
-    norm: nn.Module
-    head: nn.Linear
+    ratio: ClassVar[float]
+    norm_first: ClassVar[bool] = False
 
     def __init__(self, classes: int = 10, channels: int | None = None) -> None:
         super().__init__()
         if classes < 1:
             raise InputError(f"classes={classes}; a network needs at least one.")
-        self._build(classes, self.full_width if channels is None else channels)
+        channels = self.full_width if channels is None else channels
+        width, blocks = self._design(channels)
+        features = int(self.ratio * channels)
+        self.stem = _conv(3, width)
+        if self.norm_first:
+            self.norm = nn.BatchNorm2d(width)
+        self.body = nn.Sequential(*blocks)
+        if not self.norm_first:
+            self.norm = nn.BatchNorm2d(features)
+        self.head = nn.Linear(features, classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):  # He et al., 2015
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         nn.init.zeros_(self.head.bias)
 
     @abstractmethod
-    def _build(self, classes: int, channels: int) -> None:
-        """Make the layers."""
-
-    @classmethod
-    def like(cls, state: Mapping[str, Tensor]) -> CifarNet:
-        """An untrained network of the weights' size and number of classes."""
-        name, dimension, factor = cls.read_off
-        return cls(len(state["head.weight"]), state[name].shape[dimension] // factor)
+    def _design(self, channels: int) -> tuple[int, Iterator[nn.Module]]:
+        """The width of the stem and the blocks of the body."""
 
     def forward(self, x: Tensor) -> Tensor:
-        x = F.relu(self.norm(self.body(self.stem(x))))
+        x = self.stem(x)
+        x = self.body(F.relu(self.norm(x))) if self.norm_first else F.relu(self.norm(self.body(x)))
         logits: Tensor = self.head(x.mean((2, 3)))
         return logits
 
@@ -67,10 +68,10 @@ class WideBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.norm1, self.conv1 = nn.BatchNorm2d(inputs), _conv3(inputs, outputs, stride)
-        self.norm2, self.conv2 = nn.BatchNorm2d(outputs), _conv3(outputs, outputs)
+        self.norm1, self.conv1 = nn.BatchNorm2d(inputs), _conv(inputs, outputs, stride)
+        self.norm2, self.conv2 = nn.BatchNorm2d(outputs), _conv(outputs, outputs)
         changes = stride != 1 or inputs != outputs
-        self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if changes else None
+        self.shortcut = _conv(inputs, outputs, stride, kernel=1) if changes else None
 
     def forward(self, x: Tensor) -> Tensor:
         active = F.relu(self.norm1(x))
@@ -84,17 +85,10 @@ class WideResNet28(CifarNet):
     widening factor, so 160; the stem has 16 at any width, as in the paper.
     """
 
-    full_width, read_off = 160, ("head.weight", 1, 4)
+    full_width, ratio = 160, 4.0
 
-    def _build(self, classes: int, channels: int) -> None:
-        self.stem = _conv3(3, 16)
-        widths = (16, channels, 2 * channels, 4 * channels)
-        blocks = []
-        for stage, (inputs, outputs) in enumerate(pairwise(widths)):
-            blocks.append(WideBlock(inputs, outputs, 2 if stage else 1))
-            blocks += [WideBlock(outputs, outputs, 1) for _ in range(3)]
-        self.body = nn.Sequential(*blocks)
-        self.norm, self.head = nn.BatchNorm2d(widths[-1]), nn.Linear(widths[-1], classes)
+    def _design(self, channels: int) -> tuple[int, Iterator[nn.Module]]:
+        return 16, _stages(WideBlock, (16, channels, 2 * channels, 4 * channels), 4)
 
 
 class DenseLayer(nn.Module):
@@ -102,8 +96,8 @@ class DenseLayer(nn.Module):
 
     def __init__(self, inputs: int, growth: int) -> None:
         super().__init__()
-        self.norm1, self.conv1 = nn.BatchNorm2d(inputs), nn.Conv2d(inputs, 4 * growth, 1, bias=False)
-        self.norm2, self.conv2 = nn.BatchNorm2d(4 * growth), _conv3(4 * growth, growth)
+        self.norm1, self.conv1 = nn.BatchNorm2d(inputs), _conv(inputs, 4 * growth, kernel=1)
+        self.norm2, self.conv2 = nn.BatchNorm2d(4 * growth), _conv(4 * growth, growth)
 
     def forward(self, x: Tensor) -> Tensor:
         new = self.conv2(F.relu(self.norm2(self.conv1(F.relu(self.norm1(x))))))
@@ -115,7 +109,7 @@ class Transition(nn.Module):
 
     def __init__(self, inputs: int) -> None:
         super().__init__()
-        self.norm, self.conv = nn.BatchNorm2d(inputs), nn.Conv2d(inputs, inputs // 2, 1, bias=False)
+        self.norm, self.conv = nn.BatchNorm2d(inputs), _conv(inputs, inputs // 2, kernel=1)
 
     def forward(self, x: Tensor) -> Tensor:
         return F.avg_pool2d(self.conv(F.relu(self.norm(x))), 2)
@@ -126,20 +120,20 @@ class DenseNetBC100(CifarNet):
     features. ``channels`` is the growth rate k.
     """
 
-    full_width, read_off = 12, ("stem.weight", 0, 2)
+    full_width, ratio = 12, 28.5
 
-    def _build(self, classes: int, channels: int) -> None:
-        width = 2 * channels
-        self.stem = _conv3(3, width)
-        parts: list[nn.Module] = []
+    def _design(self, channels: int) -> tuple[int, Iterator[nn.Module]]:
+        return 2 * channels, self._blocks(channels)
+
+    def _blocks(self, growth: int) -> Iterator[nn.Module]:
+        width = 2 * growth
         for block in range(3):
             if block:
-                parts.append(Transition(width))
+                yield Transition(width)
                 width //= 2
-            parts += [DenseLayer(width + i * channels, channels) for i in range(16)]
-            width += 16 * channels
-        self.body = nn.Sequential(*parts)
-        self.norm, self.head = nn.BatchNorm2d(width), nn.Linear(width, classes)
+            for _ in range(16):
+                yield DenseLayer(width, growth)
+                width += growth
 
 
 class BasicBlock(nn.Module):
@@ -147,11 +141,11 @@ class BasicBlock(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.conv1, self.norm1 = _conv3(inputs, outputs, stride), nn.BatchNorm2d(outputs)
-        self.conv2, self.norm2 = _conv3(outputs, outputs), nn.BatchNorm2d(outputs)
+        self.conv1, self.norm1 = _conv(inputs, outputs, stride), nn.BatchNorm2d(outputs)
+        self.conv2, self.norm2 = _conv(outputs, outputs), nn.BatchNorm2d(outputs)
         self.shortcut: nn.Module = nn.Identity()
         if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+            self.shortcut = nn.Sequential(_conv(inputs, outputs, stride, kernel=1), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         new = self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x)))))
@@ -163,21 +157,22 @@ class ResNet18(CifarNet):
     parameters, 512 features. ``channels`` are those of the stem, 64.
     """
 
-    full_width, read_off = 64, ("head.weight", 1, 8)
+    full_width, ratio, norm_first = 64, 8.0, True
 
-    def _build(self, classes: int, channels: int) -> None:
-        self.stem, self.norm = _conv3(3, channels), nn.BatchNorm2d(channels)
-        widths = (channels, channels, 2 * channels, 4 * channels, 8 * channels)
-        blocks = []
-        for stage, (inputs, outputs) in enumerate(pairwise(widths)):
-            blocks += [BasicBlock(inputs, outputs, 2 if stage else 1), BasicBlock(outputs, outputs, 1)]
-        self.body = nn.Sequential(*blocks)
-        self.head = nn.Linear(widths[-1], classes)
+    def _design(self, channels: int) -> tuple[int, Iterator[nn.Module]]:
+        return channels, _stages(BasicBlock, (channels, channels, 2 * channels, 4 * channels, 8 * channels), 2)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.body(F.relu(self.norm(self.stem(x))))
-        logits: Tensor = self.head(x.mean((2, 3)))
-        return logits
+
+def _stages(block: type[WideBlock | BasicBlock], widths: Sequence[int], depth: int) -> Iterator[nn.Module]:
+    """``depth`` blocks from each width to the next; every stage but the first halves the side of its images."""
+    for stage, (inputs, outputs) in enumerate(pairwise(widths)):
+        yield block(inputs, outputs, 2 if stage else 1)
+        for _ in range(depth - 1):
+            yield block(outputs, outputs, 1)
+
+
+def _conv(inputs: int, outputs: int, stride: int = 1, kernel: int = 3) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, bias=False)
 
 
 NETWORKS: Mapping[str, type[CifarNet]] = {
@@ -208,24 +203,10 @@ def made_for(name: str, state: Mapping[str, Tensor]) -> CifarNet:
         state = from_blocks(state)
     if "head.weight" not in state or "stem.weight" not in state:
         raise InputError(f"These weights are not those of {name}: they hold no stem.weight and head.weight.")
-    model = kind.like(state)
+    classes, features = state["head.weight"].shape
+    model = kind(classes, round(features / kind.ratio))
     model.load_state_dict(dict(state))
     return model
-
-
-_KIND = {"bn": "norm", "conv": "conv"}
-_DENSENET_NAMES: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
-    (r"block(\d)\.layer\.(\d+)\.(bn|conv)(\d)", lambda m: f"{_place(m[1], m[2])}.{_KIND[m[3]]}{m[4]}"),
-    (r"trans(\d)\.(bn|conv)1", lambda m: f"{_place(m[1], 16)}.{_KIND[m[2]]}"),
-    (r"conv1", lambda _: "stem"),
-    (r"bn1", lambda _: "norm"),
-    (r"fc", lambda _: "head"),
-)
-
-
-def _place(block: str, layer: str | int) -> str:
-    """A block takes 17 places in our body: sixteen layers and a transition."""
-    return f"body.{17 * (int(block) - 1) + int(layer)}"
 
 
 def from_blocks(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -237,11 +218,11 @@ def from_blocks(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _renamed(name: str) -> str:
     path, _, leaf = name.rpartition(".")
-    for pattern, ours in _DENSENET_NAMES:
-        if match := re.fullmatch(pattern, path):
-            return f"{ours(match)}.{leaf}"
-    return name
-
-
-def _conv3(inputs: int, outputs: int, stride: int = 1) -> nn.Conv2d:
-    return nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+    if ours := {"conv1": "stem", "bn1": "norm", "fc": "head"}.get(path):
+        return f"{ours}.{leaf}"
+    match = re.fullmatch(r"(?:block(\d)\.layer\.(\d+)|trans(\d))\.(bn|conv)(\d)", path)
+    if match is None:
+        return name
+    block, layer, transition, kind, number = match.groups()
+    place = 17 * (int(block or transition) - 1) + int(layer or 16)  # sixteen layers and a transition
+    return f"body.{place}.{kind.replace('bn', 'norm')}{number if block else ''}.{leaf}"

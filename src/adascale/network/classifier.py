@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from typing import Any
 
@@ -93,12 +93,11 @@ class Classifier:
                 call = heads.find_head(calls, output, self.model)
             else:
                 call = heads.named_head(self.head_name, calls, self.model)
-            wanted = self.channels_last
-            if wanted is None:
-                wanted = self.device.type == "cpu" and likes_channels_last(self.model)
+            default = self.device.type == "cpu" and likes_channels_last(self.model)
+            wanted = default if self.channels_last is None else self.channels_last
             if wanted and usable.ndim == 4 and self._same_with_channels_last(usable, call):
                 self._layout = torch.channels_last
-            self.head_name, self._head, self.located = call.name, heads.copied(heads.head_of(call.module)), True
+            self.adopt(call.name).located = True
             self._head_calls, self._parts = 0, None
         return self
 
@@ -122,7 +121,8 @@ class Classifier:
                 f"head={name!r} is a {kind(self.model.get_submodule(name))} without a (classes, features) weight. "
                 f"{heads.advice(heads.matrix_modules(self.model))}"
             )
-        self.head_name, self._head, self.located = name, heads.copied(head), False
+        bias = None if head.bias is None else head.bias.cpu().clone()
+        self.head_name, self._head, self.located = name, Head(head.weight.cpu().clone(), bias), False
         return self
 
     def prepare(self, images: Tensor) -> Tensor:
@@ -151,14 +151,12 @@ class Classifier:
     @contextmanager
     def ready(self) -> Iterator[None]:
         """The network as a pass needs it. Passes within this context find it so already."""
-        with borrowed(self.model), autocast(self.device, self.precision), self._compiled():
-            yield
-
-    def _compiled(self) -> AbstractContextManager[None]:
-        if self.compiled and self._parts is None:
-            backend: Backend = "inductor" if isinstance(self.compiled, bool) else self.compiled
-            self._parts = Compiled(self.model, self._name, backend)
-        return nullcontext() if self._parts is None else self._parts.active()
+        with borrowed(self.model), autocast(self.device, self.precision):
+            if self.compiled and self._parts is None:
+                backend: Backend = "inductor" if isinstance(self.compiled, bool) else self.compiled
+                self._parts = Compiled(self.model, self._name, backend)
+            with nullcontext() if self._parts is None else self._parts.active():
+                yield
 
     def _pieces(self, images: Tensor) -> tuple[Tensor, ...]:
         ready = self.prepare(images)
@@ -205,20 +203,12 @@ class Classifier:
         return hash_of_code(self.model, options)
 
     def _run(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        module, seen = self.model.get_submodule(self._name), list[tuple[Any, Any]]()
-
-        def keep(_: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-            seen.append((heads.first_tensor(args, kwargs), heads.own(result)))
-
-        handle = module.register_forward_hook(keep, with_kwargs=True)
-        try:
-            self.model(images)
-        finally:
-            handle.remove()
-        if not seen:
+        calls, _ = heads.record(self.model, images, [(self._name, self.model.get_submodule(self._name))])
+        if not calls:
             raise InputError(f"The network never called its head {self.head_name!r} for this input.")
-        features, logits = (self._rows(value, len(images)) for value in seen[-1])
-        self._head_calls, self._logits_shape = max(self._head_calls, len(seen)), tuple(seen[-1][1].shape[1:])
+        last = calls[-1]
+        features, logits = (self._rows(value, len(images)) for value in (last.given, last.result))
+        self._head_calls, self._logits_shape = max(self._head_calls, len(calls)), tuple(last.result.shape[1:])
         return features, logits
 
     def _run_to_the_head(self, images: Tensor) -> Tensor:

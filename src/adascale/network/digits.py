@@ -6,8 +6,7 @@ are far-OOD.
 
 from __future__ import annotations
 
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,6 +22,7 @@ from adascale.images.sources import ImageSet
 PREPROCESS: dict[str, Any] = {"size": 16, "crop": 16, "mean": (0.3,), "std": (0.35,)}
 KNOWN_DIGITS = 8
 SEED = 0
+_LABELLED = ("train", "fit", "test")
 
 
 class DigitsCNN(nn.Module):
@@ -30,10 +30,8 @@ class DigitsCNN(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.block1 = _block(1, 32)
-        self.block2 = _block(32, 64)
-        self.hidden = nn.Linear(64 * 4 * 4, 512)
-        self.norm = nn.BatchNorm1d(512)
+        self.block1, self.block2 = _block(1, 32), _block(32, 64)
+        self.hidden, self.norm = nn.Linear(64 * 4 * 4, 512), nn.BatchNorm1d(512)
         self.fc = nn.Linear(512, KNOWN_DIGITS)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -48,71 +46,62 @@ def _block(inputs: int, outputs: int) -> nn.Module:
     return nn.Sequential(convolution, nn.BatchNorm2d(outputs), nn.ReLU())
 
 
-def digits_cnn() -> nn.Module:
-    """The untrained network: ``adascale fit IMAGES --model .../digits.py:digits_cnn --weights network.safetensors``."""
-    return DigitsCNN()
+digits_cnn = DigitsCNN  # for ``--model .../digits.py:digits_cnn``
 
 
-class Digits(NamedTuple):
-    """uint8 images: labelled ones to train the network on, to fit on and to test on, and near- and far-OOD ones."""
+def load_digits() -> dict[str, ImageSet]:
+    """1,797 digits of 8 x 8 pixels (UCI), and two photographs cut into 32 x 32 patches.
 
-    train: tuple[list[Image.Image], Tensor]
-    fit: tuple[list[Image.Image], Tensor]
-    test: tuple[list[Image.Image], Tensor]
-    near: list[Image.Image]
-    far: list[Image.Image]
-
-
-def load_digits() -> Digits:
-    """1,797 digits of 8 x 8 pixels (UCI), and two photographs cut into 32 x 32 patches; all are resized to 16 x 16."""
+    ``train``, ``fit`` and ``test`` hold the digits 0 to 7 with their labels, ``near`` and ``far`` OOD images.
+    """
     datasets = optional("sklearn.datasets", "demo")
     bunch = datasets.load_digits()
-    images = [Image.fromarray((digit * 255 / 16).round().astype(np.uint8)) for digit in bunch.images]
-    labels = torch.from_numpy(bunch.target)
-    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(SEED)).tolist()
-    known = [i for i in order if labels[i] < KNOWN_DIGITS]
-    cuts = (0, len(known) * 3 // 5, len(known) * 4 // 5, len(known))
-    parts = [known[a:b] for a, b in pairwise(cuts)]
-    train, fit, test = (([images[i] for i in part], labels[part]) for part in parts)
-    near = [images[i] for i in order if labels[i] >= KNOWN_DIGITS]
-    photographs = [Image.fromarray(photo).convert("L") for photo in datasets.load_sample_images().images]
-    far = [patch for photo in photographs for patch in _patches(photo, 32)]
-    return Digits(train, fit, test, near, far)
+    pixels, labels = (bunch.images * 255 / 16).round().astype(np.uint8), bunch.target
+    order = torch.randperm(len(pixels), generator=torch.Generator().manual_seed(SEED)).numpy()
+    known, unknown = order[labels[order] < KNOWN_DIGITS], order[labels[order] >= KNOWN_DIGITS]
+    parts = np.split(known, [len(known) * 3 // 5, len(known) * 4 // 5])
+    photographs = [np.asarray(Image.fromarray(photo).convert("L")) for photo in datasets.load_sample_images().images]
+    found = {name: (pixels[rows], labels[rows].tolist()) for name, rows in zip(_LABELLED, parts, strict=True)}
+    found["near"] = pixels[unknown], None
+    found["far"] = np.concatenate([_patches(photo, 32) for photo in photographs]), None
+    return {
+        part: ImageSet([f"digits:{part}[{i}]" for i in range(len(array))], array=array, labels=classes)
+        for part, (array, classes) in found.items()
+    }
 
 
-def train_network(images: Tensor, labels: Tensor, epochs: int = 12) -> nn.Module:
+def _patches(photo: Any, side: int) -> Any:
+    rows, columns = (length // side for length in photo.shape)
+    whole = photo[: rows * side, : columns * side]
+    return whole.reshape(rows, side, columns, side).swapaxes(1, 2).reshape(-1, side, side)
+
+
+def inputs(images: ImageSet) -> Tensor:
+    """The images as the network takes them."""
+    preprocess = Preprocess(**PREPROCESS)
+    return torch.stack([preprocess(images.open(i)) for i in range(len(images))])
+
+
+def train_network(images: ImageSet, epochs: int = 12) -> nn.Module:
     """A network trained by cross-entropy with Adam; on one machine the weights are the same every time."""
+    x, y = inputs(images), torch.tensor(images.labels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         network = DigitsCNN()
         optimizer = torch.optim.Adam(network.parameters(), lr=2e-3)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
         for _ in range(epochs):
-            for rows in torch.split(torch.randperm(len(images)), 64):
+            for rows in torch.split(torch.randperm(len(x)), 64):
                 optimizer.zero_grad()
-                torch.autograd.backward(F.cross_entropy(network(images[rows]), labels[rows]))
+                torch.autograd.backward(F.cross_entropy(network(x[rows]), y[rows]))
                 optimizer.step()
             schedule.step()
     return network.eval()
 
 
-def trained() -> nn.Module:
-    """The network, trained when this is called (some seconds)."""
-    images, labels = load_digits().train
-    return train_network(torch.stack(list(map(Preprocess(**PREPROCESS), images))), labels)
-
-
 def digit_images(part: str) -> ImageSet:
-    """One part as a set of images: ``train``, ``fit``, ``test`` with labels, ``near``, ``far``."""
-    if part not in Digits._fields:
-        raise InputError(f"The digits have no part {part!r}; choose one of {', '.join(Digits._fields)}.")
-    found: Any = getattr(load_digits(), part)
-    images, labels = found if isinstance(found, tuple) else (found, None)
-    names = [f"digits:{part}[{i}]" for i in range(len(images))]
-    array = np.stack([np.asarray(image) for image in images])
-    return ImageSet(names, array=array, labels=None if labels is None else labels.tolist())
-
-
-def _patches(photo: Image.Image, side: int) -> list[Image.Image]:
-    corners = [(x, y) for y in range(0, photo.height - side + 1, side) for x in range(0, photo.width - side + 1, side)]
-    return [photo.crop((x, y, x + side, y + side)) for x, y in corners]
+    """One part of the digits: ``train``, ``fit``, ``test``, ``near`` or ``far``."""
+    parts = load_digits()
+    if part not in parts:
+        raise InputError(f"The digits have no part {part!r}; choose one of {', '.join(parts)}.")
+    return parts[part]

@@ -20,15 +20,18 @@ class Call(NamedTuple):
     result: Any
 
 
-def record(model: nn.Module, images: Tensor) -> tuple[list[Call], Any]:
-    """Every call of a module with a matrix weight during one pass, and the network's output."""
+def record(
+    model: nn.Module, images: Tensor, modules: list[tuple[str, nn.Module]] | None = None
+) -> tuple[list[Call], Any]:
+    """Every call of these modules during one pass [default: those with a matrix weight], and the network's output."""
     calls: list[Call] = []
     handles = []
     try:
-        for name, module in matrix_modules(model):
+        for name, module in matrix_modules(model) if modules is None else modules:
 
             def keep(module: nn.Module, args: Any, kwargs: Any, result: Any, name: str = name) -> None:
-                calls.append(Call(name, module, first_tensor(args, kwargs), own(result)))
+                copy = result.clone() if isinstance(result, Tensor) else result  # the network may write into it later
+                calls.append(Call(name, module, first_tensor(args, kwargs), copy))
 
             handles.append(module.register_forward_hook(keep, with_kwargs=True))
         output = model(images)
@@ -53,11 +56,9 @@ def find_head(calls: list[Call], output: Any, model: nn.Module) -> Call:
     if len(found) == 1:
         return found.popitem()[1]
     candidates = [(c.name, c.module) for c in (found or last).values()] or matrix_modules(model)
-    problem = (
-        "several of its outputs come straight from a linear layer"
-        if found
-        else "no single linear layer that it calls gives its output"
-    )
+    problem = "no single linear layer that it calls gives its output"
+    if found:
+        problem = "several of its outputs come straight from a linear layer"
     raise HeadNotFoundError(f"Which layer is the head of {kind(model)}? Here {problem}. {advice(candidates)}")
 
 
@@ -109,11 +110,6 @@ def slack_of(tensor: Tensor) -> float:
     return 1e-4 if tensor.dtype in (torch.float32, torch.float64) else 1e-2
 
 
-def own(value: Any) -> Any:
-    """A copy, because the network may write into a layer's result later."""
-    return value.clone() if isinstance(value, Tensor) else value
-
-
 def rows(value: Any, count: int | None = None) -> Tensor | None:
     """(N, D) of a tensor with one vector for each image, also (N, D, 1, 1) and (N, 1, D); else None."""
     if not isinstance(value, Tensor) or value.ndim < 2 or (count is not None and len(value) != count):
@@ -129,12 +125,6 @@ def first_tensor(args: Any, kwargs: Any) -> Any:
 def head_of(module: nn.Module) -> Head | None:
     weight, bias = _matrix(module), getattr(module, "bias", None)
     return None if weight is None else Head(weight.detach(), bias.detach() if isinstance(bias, Tensor) else None)
-
-
-def copied(head: Head | None) -> Head | None:
-    if head is None:
-        return None
-    return Head(head.weight.cpu().clone(), None if head.bias is None else head.bias.cpu().clone())
 
 
 def _matrix(module: nn.Module) -> Tensor | None:

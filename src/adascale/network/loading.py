@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,12 @@ from adascale.images.preprocess import Preprocess
 from adascale.network import FORMS, digits
 from adascale.network import cifar as networks
 
+State = dict[str, Tensor] | None
+Made = tuple[nn.Module, Preprocess | None]
+_PIL_FILTERS: tuple[Any, ...] = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
 
-def load_network(spec: str, weights: str | Path | None = None) -> tuple[nn.Module, Preprocess | None]:
+
+def load_network(spec: str, weights: str | Path | None = None) -> Made:
     """The network in evaluation mode and its own preprocessing (None where its source does not say).
 
     ``weights``: a .safetensors file, or a .pth/.pt state dict, which is read with ``weights_only``. Without it
@@ -28,26 +32,23 @@ def load_network(spec: str, weights: str | Path | None = None) -> tuple[nn.Modul
     """
     state = read_weights(weights) if weights is not None else None
     if spec == "digits":
-        return _with_state(digits.trained(), state).eval(), Preprocess(**digits.PREPROCESS)
+        network = digits.train_network(digits.digit_images("train"))
+        return _with_state(network, state).eval(), Preprocess(**digits.PREPROCESS)
     source, _, name = spec.partition(":")
-    loaders = {"torchvision": _torchvision, "timm": _timm, "hf": _huggingface, "adascale": _own}
     file, _, factory = spec.rpartition(":")
-    if not name or (source not in loaders and not file.endswith(".py")):
+    if not name or (source not in _LOADERS and not file.endswith(".py")):
         raise InputError(f"The network {spec!r} has none of the forms {FORMS}.")
     try:
-        if source in loaders:
-            model, preprocess = loaders[source](name, state)
-        else:
-            model, preprocess = _factory(Path(file), factory, state)
+        made = _LOADERS[source](name, state) if source in _LOADERS else _factory(Path(file), factory, state)
     except AdascaleError:
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"The network {spec} could not be made: {type(error).__name__}: {reason}") from error
-    return model.eval(), preprocess
+    return made[0].eval(), made[1]
 
 
-def new_network(spec: str, classes: int, width: float = 1.0) -> tuple[nn.Module, Preprocess | None]:
+def new_network(spec: str, classes: int, width: float = 1.0) -> Made:
     """The network with random weights and so many classes, to be trained. ``path/to/file.py:factory`` is taken as made.
 
     ``width`` scales the channels of ``adascale:`` networks.
@@ -57,8 +58,10 @@ def new_network(spec: str, classes: int, width: float = 1.0) -> tuple[nn.Module,
         raise InputError(f"width={width} for {spec}; only adascale: networks come in several widths, leave it out.")
     if source == "adascale":
         return networks.make(name, classes, width), networks.CIFAR
-    if source in ("torchvision", "timm"):
-        return (_torchvision if source == "torchvision" else _timm)(name, None, classes)
+    if source == "torchvision":
+        return _torchvision(name, None, classes)
+    if source == "timm":
+        return _timm(name, None, classes)
     if source == "hf":
         raise InputError(f"{spec} can only be trained further: start from its weights with init='pretrained'.")
     return load_network(spec)
@@ -70,10 +73,8 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise InputError(f"There is no weights file {path}.")
     try:
-        if path.suffix == ".safetensors":
-            state: Any = load_file(path)
-        else:
-            state = torch.load(path, map_location="cpu", weights_only=True)
+        safe = path.suffix == ".safetensors"
+        state: Any = load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # garbage makes the readers raise almost anything
         reason = " ".join(str(error).split())[:200]
         raise InputError(
@@ -88,16 +89,14 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     return {key.removeprefix(prefix): value for key, value in state.items()}
 
 
-def _own(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
+def _own(name: str, state: State) -> Made:
     networks.network_class(name)
     if state is None:
         raise InputError(f"adascale:{name} comes without weights; pass weights= (adascale train makes them).")
     return networks.made_for(name, state), networks.CIFAR
 
 
-def _torchvision(
-    name: str, state: dict[str, Tensor] | None, new_classes: int | None = None
-) -> tuple[nn.Module, Preprocess | None]:
+def _torchvision(name: str, state: State, new_classes: int | None = None) -> Made:
     models = optional("torchvision.models", "torchvision")
     if name not in models.list_models(module=models):
         raise InputError(f"torchvision has no classifier {name!r}; see torchvision.models.list_models().")
@@ -106,19 +105,12 @@ def _torchvision(
         classes = _classes(models.get_model(name, weights=None), state, new_classes)
     fetched = "DEFAULT" if state is None and new_classes is None else None
     model = models.get_model(name, weights=fetched, **classes)
-    preprocess = Preprocess(
-        size=presets.resize_size[0],
-        crop=presets.crop_size[0],
-        mean=tuple(presets.mean),
-        std=tuple(presets.std),
-        interpolation=presets.interpolation.value,
-    )
+    size, crop = presets.resize_size[0], presets.crop_size[0]
+    preprocess = Preprocess(size, crop, tuple(presets.mean), tuple(presets.std), presets.interpolation.value)
     return _with_state(model, state), preprocess
 
 
-def _timm(
-    name: str, state: dict[str, Tensor] | None, new_classes: int | None = None
-) -> tuple[nn.Module, Preprocess | None]:
+def _timm(name: str, state: State, new_classes: int | None = None) -> Made:
     timm = optional("timm", "timm")
     with torch.device("meta"):
         classes = _classes(timm.create_model(name), state, new_classes)
@@ -126,18 +118,12 @@ def _timm(
     config = timm.data.resolve_model_data_config(model)
     height, width = config["input_size"][1:]
     scaled = (int(height / config["crop_pct"]), int(width / config["crop_pct"]))
-    squash = config["crop_mode"] == "squash" or height != width
-    preprocess = Preprocess(
-        size=scaled if squash else scaled[0],
-        crop=(height, width),
-        mean=tuple(config["mean"]),
-        std=tuple(config["std"]),
-        interpolation=config["interpolation"],
-    )
-    return _with_state(model, state), preprocess
+    size = scaled if config["crop_mode"] == "squash" or height != width else scaled[0]
+    mean, std = tuple(config["mean"]), tuple(config["std"])
+    return _with_state(model, state), Preprocess(size, (height, width), mean, std, config["interpolation"])
 
 
-def _huggingface(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
+def _huggingface(name: str, state: State) -> Made:
     optional("torchvision", "torchvision")  # the image processors need it, and it may need our help to import
     transformers = optional("transformers", "huggingface")
     if state is None:
@@ -151,30 +137,22 @@ def _huggingface(name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module,
 def from_huggingface(config: Mapping[str, Any]) -> Preprocess | None:
     """A Hugging Face image processor's settings as a `Preprocess`; None where it cannot express them."""
     size, crop = config.get("size") or {}, config.get("crop_size") or {}
-    if not config.get("do_normalize", True) or not config.get("do_rescale", True) or not config.get("do_resize", True):
+    if not all(config.get(step, True) for step in ("do_normalize", "do_rescale", "do_resize")):
         return None
-    target: int | tuple[int, int] | None = size.get("shortest_edge")
-    if "height" in size:
-        target = (size["height"], size["width"])
-    cropped: int | tuple[int, int] | None = (crop["height"], crop["width"]) if config.get("do_center_crop") else None
+    target: Any = (size["height"], size["width"]) if "height" in size else size.get("shortest_edge")
+    cropped: Any = (crop["height"], crop["width"]) if config.get("do_center_crop") else None
     share = config.get("crop_pct")
     if share and isinstance(target, int):  # ConvNeXt: resize to side / crop_pct, then crop; squash from 384 on
         cropped, target = (target, int(target / share)) if target < 384 else (None, (target, target))
     if target is None:
         return None
-    return Preprocess(
-        size=target,
-        crop=cropped if cropped is not None or not isinstance(target, int) else target,
-        mean=tuple(config["image_mean"]),
-        std=tuple(config["image_std"]),
-        interpolation=_PIL_FILTERS[int(config.get("resample", 2))],
-    )
+    if cropped is None and isinstance(target, int):
+        cropped = target
+    mean, std = tuple(config["image_mean"]), tuple(config["image_std"])
+    return Preprocess(target, cropped, mean, std, _PIL_FILTERS[int(config.get("resample", 2))])
 
 
-_PIL_FILTERS: tuple[Any, ...] = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")
-
-
-def _factory(path: Path, name: str, state: dict[str, Tensor] | None) -> tuple[nn.Module, Preprocess | None]:
+def _factory(path: Path, name: str, state: State) -> Made:
     """``name`` of the Python file ``path``: an nn.Module, or a callable that makes one.
 
     The file may say how its networks want their images: ``PREPROCESS = {"size": ..., "crop": ..., "mean": ...,
@@ -193,7 +171,7 @@ def _factory(path: Path, name: str, state: dict[str, Tensor] | None) -> tuple[nn
     return _with_state(model, state), Preprocess(**described) if "mean" in described else None
 
 
-def _classes(sample: nn.Module, state: dict[str, Tensor] | None, new: int | None) -> dict[str, int]:
+def _classes(sample: nn.Module, state: State, new: int | None) -> dict[str, int]:
     """The number of classes asked for, or that of fine-tuned weights, which is the rows of their last matrix."""
     if new is not None:
         return {"num_classes": new}
@@ -203,7 +181,15 @@ def _classes(sample: nn.Module, state: dict[str, Tensor] | None, new: int | None
     return {"num_classes": len(state[matrices[-1]])}
 
 
-def _with_state(model: nn.Module, state: dict[str, Tensor] | None) -> nn.Module:
+def _with_state(model: nn.Module, state: State) -> nn.Module:
     if state is not None:
         model.load_state_dict(state)
     return model
+
+
+_LOADERS: Mapping[str, Callable[[str, State], Made]] = {
+    "torchvision": _torchvision,
+    "timm": _timm,
+    "hf": _huggingface,
+    "adascale": _own,
+}

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor, nn
 
 from adascale.core.errors import InputError
-from adascale.core.precisions import PRECISIONS, check_parameters, check_runs
+from adascale.core.precisions import PRECISIONS, check_runs
 
 # Larger batches are slower on a processor: their activations do not fit into its caches, and the memory allocator
 # returns large blocks to the system after every layer.
@@ -93,13 +93,9 @@ def _parts(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:
             yield from _parts(child, head)
 
 
-class _Loan:
-    def __init__(self) -> None:
-        self.lock, self.depth = threading.RLock(), 0
-
-
-_LOANS: WeakKeyDictionary[nn.Module, _Loan] = WeakKeyDictionary()
-_LOANS_GUARD = threading.Lock()
+_LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
+_BORROWED: WeakSet[nn.Module] = WeakSet()
+_GUARD = threading.Lock()
 
 
 @contextmanager
@@ -109,24 +105,26 @@ def borrowed(model: nn.Module) -> Iterator[None]:
     Only one thread at a time holds a network. Within the guard, the same thread may enter it again at no cost. A
     network on a processor whose own parameters have a precision that does not run there is refused.
     """
-    with _LOANS_GUARD:
-        loan = _LOANS.setdefault(model, _Loan())
-    with loan.lock:
-        loan.depth += 1
+    with _GUARD:
+        lock = _LOCKS.setdefault(model, threading.RLock())
+    with lock:
+        if model in _BORROWED:
+            yield
+            return
+        _BORROWED.add(model)
         try:
-            if loan.depth > 1:
+            with _frozen(model), _eager(model):
                 yield
-            else:
-                with _frozen(model), _eager(model):
-                    yield
         finally:
-            loan.depth -= 1
+            _BORROWED.discard(model)
 
 
 @contextmanager
 def _frozen(model: nn.Module) -> Iterator[None]:
     modules, parameters = list(model.modules()), list(model.parameters())
-    check_parameters({p.dtype for p in parameters if p.device.type == "cpu"}, type(model).__name__)
+    types = {parameter.dtype for parameter in parameters if parameter.device.type == "cpu"}
+    for precision in [name for name, dtype in PRECISIONS.items() if dtype in types]:
+        check_runs(precision, f"{type(model).__name__} has {precision} parameters", torch.device("cpu"))
     training = [module for module in modules if module.training]
     trainable = [parameter for parameter in parameters if parameter.requires_grad]
     attributes = [(space, dict(space)) for module in modules for space in (vars(module), module._buffers)]

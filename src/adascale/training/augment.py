@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from PIL import Image, ImageOps
 
-from adascale.images.decode import eight_bit
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 
@@ -33,14 +32,13 @@ class Augment:
 
     def __call__(self, image: Image.Image, name: str) -> Image.Image:
         generator = np.random.default_rng(_seed_of(self.seed, self.epoch, name))
-        image = eight_bit(image).convert("RGB" if len(self.preprocess.mean) == 3 else "L")
         crop = self._shifted if max(self.side) <= _SMALL else self._zoomed
-        image = crop(image, generator)
+        image = crop(self.preprocess.coloured(image), generator)
         return ImageOps.mirror(image) if generator.random() < 0.5 else image
 
     def _shifted(self, image: Image.Image, generator: np.random.Generator) -> Image.Image:
         height, width = self.side
-        image = image if image.size == (width, height) else image.resize((width, height), self._filter)
+        image = image if image.size == (width, height) else image.resize((width, height), self.preprocess.filter)
         down, right = height // 8, width // 8
         image = ImageOps.expand(image, (right, down, right, down))
         left, top = (int(generator.integers(2 * margin + 1)) for margin in (right, down))
@@ -58,17 +56,7 @@ class Augment:
                 left, top = (int(generator.integers(n + 1)) for n in (image.width - w, image.height - h))
                 box = (left, top, left + w, top + h)
                 break
-        return image.resize((width, height), self._filter, box)
-
-    @property
-    def _filter(self) -> Image.Resampling:
-        return Image.Resampling[self.preprocess.interpolation.upper()]
-
-
-def input_side(preprocess: Preprocess) -> tuple[int, int]:
-    """The height and width of a network's input."""
-    side = preprocess.crop if preprocess.crop is not None else preprocess.size
-    return (side, side) if isinstance(side, int) else side
+        return image.resize((width, height), self.preprocess.filter, box)
 
 
 def epoch_images(
@@ -85,16 +73,15 @@ def epoch_images(
     An incomplete batch is left out, unless it is the only one. part: (i, n) takes the i-th of n equal parts of each
     batch.
     """
-    order = torch.randperm(
-        len(images), generator=torch.Generator().manual_seed(_seed_of(seed, epoch, "order"))
-    ).tolist()
+    generator = torch.Generator().manual_seed(_seed_of(seed, epoch, "order"))
+    order = torch.randperm(len(images), generator=generator).tolist()
     batch_size = min(batch_size, len(order))
     share = batch_size // part[1]
     starts = range(part[0] * share, len(order) // batch_size * batch_size, batch_size)
     chosen = images.subset([i for start in starts for i in order[start : start + share]])
     if not augment:
         return chosen, preprocess
-    side = input_side(preprocess)
+    side = preprocess.side
     return replace(chosen, change=Augment(side, preprocess, seed, epoch)), replace(preprocess, size=side, crop=None)
 
 

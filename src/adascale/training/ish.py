@@ -58,7 +58,7 @@ _linear: Callable[[Tensor, Tensor, Tensor | None, float], Tensor] = ISHLinear.ap
 
 
 @contextmanager
-def ish(head: nn.Module, keep: float = 15.0) -> Iterator[None]:
+def ish(head: nn.Module | None, keep: float = 15.0) -> Iterator[None]:
     """Train the layer by ISH within this context; its parameters, name and output stay the same."""
     if not isinstance(head, nn.Linear):
         raise InputError(

@@ -14,41 +14,33 @@ from adascale.core.precisions import PRECISIONS, check_runs
 
 
 class Engine:
-    """A single process: the default, which needs no other package."""
+    """The process that trains, which needs no other package, or one of several.
 
-    rank, world = 0, 1
+    Each of several processes takes its part of every batch; batch norms see that part alone.
+    """
 
-    def __init__(self, device: torch.device | str = "cpu") -> None:
-        self.device = torch.device(device)
+    def __init__(self, device: torch.device | str = "cpu", several: bool = False) -> None:
+        self.rank, self.world, self.device = 0, 1, torch.device(device)
+        self._accelerator: Any = None
+        if several:
+            found = optional("accelerate", "train").Accelerator(cpu=self.device.type == "cpu")
+            self.rank, self.world, self.device = found.process_index, found.num_processes, found.device
+            self._accelerator = found
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """The module to call in training, which averages gradients over the processes."""
-        return model
-
-    def wait(self) -> None:
-        """Return when every process has called this."""
-
-
-class Accelerated(Engine):
-    """One of several processes. Each takes its part of every batch; batch norms see that part alone."""
-
-    def __init__(self, device: torch.device | str = "cpu") -> None:
-        accelerate = optional("accelerate", "train")
-        self._accelerator: Any = accelerate.Accelerator(cpu=torch.device(device).type == "cpu")
-        self.rank, self.world = self._accelerator.process_index, self._accelerator.num_processes
-        super().__init__(self._accelerator.device)
-
-    def wrap(self, model: nn.Module) -> nn.Module:
-        wrapped: nn.Module = self._accelerator.prepare_model(model)
+        wrapped: nn.Module = model if self._accelerator is None else self._accelerator.prepare_model(model)
         return wrapped
 
     def wait(self) -> None:
-        self._accelerator.wait_for_everyone()
+        """Return when every process has called this."""
+        if self._accelerator is not None:
+            self._accelerator.wait_for_everyone()
 
 
 def engine(device: torch.device | str = "cpu") -> Engine:
     """The engine of several processes where a launcher has set WORLD_SIZE above 1, else that of one."""
-    return Accelerated(device) if int(os.environ.get("WORLD_SIZE") or 1) > 1 else Engine(device)
+    return Engine(device, int(os.environ.get("WORLD_SIZE") or 1) > 1)
 
 
 def precision(name: str, device: torch.device) -> torch.dtype | None:

@@ -125,10 +125,11 @@ class Training:
             self.tell(f"{out} is there already")
             return done.record
         path = out.with_name(f"{out.stem}.checkpoint.safetensors")
-        record = self._resume(path, settings) or self._begin(settings)
+        record = self._record(path, settings)
         wrapped = self.engine.wrap(self.network)
         devices = [self.engine.device] if self.engine.device.type == "cuda" else []
-        with torch.random.fork_rng(devices=devices), self._gradients():
+        gradients = nullcontext() if self.recipe.loss != "ish" else ish(self.last, self.recipe.keep)
+        with torch.random.fork_rng(devices=devices), gradients:
             while record["step"] < self.steps:
                 self._epoch(wrapped, record, path)
         self.network.eval()
@@ -138,10 +139,6 @@ class Training:
             path.unlink(missing_ok=True)
         self.engine.wait()
         return record
-
-    def _begin(self, settings: dict[str, Any]) -> dict[str, Any]:
-        found = {"settings": settings, "step": 0, "tally": asdict(Tally()), "history": [], "failures": self.failures}
-        return {**found, **self._robust("start")}
 
     def _epoch(self, wrapped: nn.Module, record: dict[str, Any], path: Path) -> None:
         """Train for the rest of the current epoch."""
@@ -179,7 +176,8 @@ class Training:
         torch.manual_seed(place)  # dropout depends on the step alone, so a checkpoint needs no random state
         for group in self.optimiser.param_groups:
             group["lr"] = self.recipe.rate(step, self.steps)
-        with self._autocast():
+        autocast = nullcontext() if self.type is None else torch.autocast(self.engine.device.type, self.type)
+        with autocast:
             if self.recipe.loss == "adversarial":
                 attack = PGD(self.recipe.eps, self.recipe.attack_steps, self.seed)
                 images = attack(self.network, images, labels, self.preprocess, place)
@@ -210,17 +208,18 @@ class Training:
             checkpoint.save_checkpoint(path, checkpoint.state_of(self.network, self.optimiser), {**record, **scaler})
         self.engine.wait()
 
-    def _resume(self, path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
+    def _record(self, path: Path, settings: dict[str, Any]) -> dict[str, Any]:
+        """The record of a run that begins, or of one that resumes from its checkpoint."""
         saved = checkpoint.load_checkpoint(path)
         if saved is None:
-            return None
+            counts = {"step": 0, "tally": asdict(Tally()), "history": []}
+            return {"settings": settings, **counts, "failures": self.failures, **self._robust("start")}
         checkpoint.check_settings(path, saved.record["settings"], settings)
         checkpoint.restore(saved.tensors, self.network, self.optimiser)
         self.scaler.load_state_dict(saved.record.pop("scaler"))
         self.failures |= saved.record["failures"]
-        saved.record["failures"] = self.failures  # the same dict, so that the record grows with it
         self.tell(f"resuming at step {saved.record['step']} of {self.steps}")
-        return saved.record
+        return {**saved.record, "failures": self.failures}  # the same dict, so that the record grows with it
 
     def _robust(self, when: str) -> dict[str, float]:
         """For adversarial training: the accuracy on the validation images, plain and under its own attack."""
@@ -234,15 +233,6 @@ class Training:
         plain, robust = (f"{100 * value:.2f} %" for value in found.values())
         self.tell(f"{when}: validation {plain}, under PGD with eps {self.recipe.eps:g} {robust}")
         return found
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self.type is None else torch.autocast(self.engine.device.type, self.type)
-
-    def _gradients(self) -> AbstractContextManager[Any]:
-        if self.recipe.loss != "ish":
-            return nullcontext()
-        assert self.last is not None
-        return ish(self.last, self.recipe.keep)
 
     def _sample(self) -> Tensor:
         """Up to two training images as the network will see them, to find its classes and its last layer."""
