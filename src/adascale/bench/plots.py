@@ -174,6 +174,13 @@ def _ridges(run: ModelRun, quantity: Literal["percentile", "ratio"], title: str)
     return [Chart("ridges", "", series, x=x, x_range=(low, high), size=size)]
 
 
+def inside(run: ModelRun) -> dict[str, list[Chart]]:
+    """What AdaSCALE sees inside the network, by figure; nothing unless there are profiles of ID and of another set."""
+    makers = (shift_curve, perturbed_curve, q_ratios, percentiles, ratios)
+    known = [name == _id(run) for name in run.sets if name in run.profiles]
+    return {make.__name__: make(run) for make in makers} if len(set(known)) == 2 else {}
+
+
 def save_all(run: Run, folder: Path | str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write every figure of every network into the folder, as ``NETWORK-FIGURE.FORMAT``."""
     if not set(formats) <= set(FORMATS):
@@ -199,9 +206,7 @@ def _figures(run: ModelRun) -> dict[str, tuple[list[Chart], int]]:
     if methods and sets:
         found["histograms"] = histograms(run, methods), len(sets) if len(methods) > 1 else 3
         found["roc"] = roc_curves(run, methods), len(methods)
-    for make in (shift_curve, perturbed_curve, q_ratios, percentiles, ratios) if len(run.profiles) > 1 else ():
-        found[make.__name__] = make(run), 3
-    return found
+    return found | {name: (charts, 3) for name, charts in inside(run).items()}
 
 
 def _scores(run: ModelRun, method: str) -> dict[str, Tensor]:

@@ -112,7 +112,7 @@ def block(
     rows: Iterable[Row],
     table: str,
     place: published.Place | None,
-    names: Mapping[str, str] | None = None,
+    names: Mapping[str, str] = {},
     figures: Sequence[Column] = USUAL,
     spectra: Sequence[Spectrum] = ("ood",),
 ) -> Block:
@@ -124,7 +124,7 @@ def block(
     found = summary(title, [row for row in rows if row.spectrum in spectra], figures)
     lines, whose = [], set[str]()
     for line in found.lines:
-        cells, row = {}, (names or {}).get(line.label, line.label)
+        cells, row = {}, names.get(line.label, line.label)
         compared = None if line.remark else place  # the paper's mean is over all networks
         for key, cell in line.cells.items():
             spectrum, kind, figure = key.split(".")
@@ -173,14 +173,10 @@ def missing(made: Block, *runs: ModelRun) -> Block:
 
 
 def table_of(
-    title: str,
-    runs: Sequence[ModelRun],
-    table: str,
-    place: published.Place | None,
-    rows: Mapping[str, str] | None = None,
+    title: str, runs: Sequence[ModelRun], table: str, place: published.Place | None, names: Mapping[str, str] = {}
 ) -> Block:
     """One table of one or several runs, with a note on everything that is missing from them; see `block`."""
-    return missing(block(title, [row for run in runs for row in figures_of(run)], table, place, rows), *runs)
+    return missing(block(title, [row for run in runs for row in figures_of(run)], table, place, names), *runs)
 
 
 def with_note(made: Block, *notes: str) -> Block:
