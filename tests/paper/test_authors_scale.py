@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from adascale import Head, Outputs, detectors
-from adascale.paper.studies.authors_scale import scale_of_authors, scale_score_of_authors
+from adascale.paper.studies.latency import scale_of_authors, scale_score_of_authors
 
 
 def test_scale_of_its_authors_is_scale() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -65,23 +65,6 @@ def _mean(rows: Sequence[Row], name: str) -> Row:
     values = {figure: sum(getattr(row, figure) for row in rows) / len(rows) for figure in FIGURES}
     images = sum(row.ood_images for row in rows)
     return replace(rows[0], dataset=name, low=None, high=None, ood_images=images, **values)
-
-
-def over_models(rows: Iterable[Row]) -> dict[tuple[str, str, Spectrum], dict[str, tuple[float, float]]]:
-    """(method, set, spectrum) -> figure -> mean and standard deviation over the networks that have it."""
-    groups: dict[tuple[str, str, Spectrum], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.method, row.dataset, row.spectrum), []).append(row)
-    return {
-        key: {figure: mean_and_deviation([getattr(row, figure) for row in group]) for figure in FIGURES}
-        for key, group in groups.items()
-    }
-
-
-def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """Of a sample: n - 1 in the denominator, as in OpenOOD's tables over seeds; the deviation of one value is 0."""
-    mean = sum(values) / len(values)
-    return mean, (sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1)) ** 0.5
 
 
 def reproduce(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> dict[str, Any]:

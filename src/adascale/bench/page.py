@@ -43,18 +43,9 @@ def _sets(run: Run) -> dict[tuple[str, Kind], dict[Spectrum, Table]]:
 def _network(run: ModelRun) -> dict[str, Any]:
     """The charts of one network; none of scores or of AdaSCALE's quantities where there are none of these."""
     methods = plots.compared(run) if plots.ood_sets(run) else []
-    kinds = plots.kinds(run)
-    inside = len({kinds[name] == "id" for name in run.profiles if name in kinds}) == 2
-    quantities = {
-        "Q and Q' of each set over those of ID": plots.q_ratios,
-        "Percentiles p of each set": plots.percentiles,
-        "Ratios r of each set": plots.ratios,
-    }
     return {
         "run": run,
         "histograms": {method: plots.histograms(run, [method]) for method in methods},
         "curves": plots.roc_curves(run, methods),
-        "shift": plots.shift_curve(run) if inside else [],
-        "perturbed": plots.perturbed_curve(run) if inside else [],
-        "quantities": {text: make(run)[0] for text, make in quantities.items()} if inside else {},
+        "inside": plots.inside(run),
     }

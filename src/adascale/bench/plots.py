@@ -7,24 +7,27 @@ charts, and ID is blue. Drawing needs ``adascale[report]``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from adascale.bench.diagnostics import mean_ratio
-from adascale.bench.results import Kind, ModelRun, Run
+from adascale.bench.results import Kind, ModelRun, Profile, Run
 from adascale.core.errors import InputError
 from adascale.maths import metrics
-from adascale.report.charts import finite, limits, plot, shares, styles
-from adascale.report.document import Chart, Series
+from adascale.report.charts import binned, finite, plot, styles
+from adascale.report.document import Chart, Series, Style
 from adascale.report.svg import figure_bytes
 
 PANEL = (3.5, 2.35)  # inches
-BINS = 40
 POINTS = 200  # of a ROC curve
 FORMATS = ("png", "svg", "pdf")
+Curve = Literal["shift", "perturbed"]  # |a_eps - a|, a_eps
+RANKS = "place in the order of the activations, in % of all"
 
 
 def kinds(run: ModelRun) -> dict[str, Kind]:
@@ -53,12 +56,10 @@ def histograms(run: ModelRun, methods: Sequence[str], sets: Sequence[str] | None
     charts = []
     for method in methods:
         scores = _scores(run, method)
-        low, high = limits(list(scores.values()))
-        edges = torch.linspace(low, high, BINS + 1, dtype=torch.float64)
-        heights = {name: shares(values, edges) for name, values in scores.items()}
-        top = 1.08 * max(0.01, *(float(part.max()) for part in heights.values()))
+        (low, high), bins = binned(scores)
+        top = 1.08 * max(0.01, *(height or 0.0 for one in bins.values() for height in one.y))
         for name in chosen:
-            series = [Series(one, heights[one].tolist(), edges.tolist(), style=look[one]) for one in (known, name)]
+            series = [replace(bins[one], style=look[one]) for one in (known, name)]
             title, note = name if len(methods) == 1 else f"{method}: {name}", metrics.auroc(scores[known], scores[name])
             charts.append(
                 Chart(
@@ -107,33 +108,33 @@ def shift_curve(run: ModelRun, sets: Sequence[str] | None = None) -> list[Chart]
 
     ID against each other set (all, or ``sets``): the mean over the images, and one standard deviation to each side.
     """
-    curves = {name: (part.ranks, part.shift_mean, part.shift_std) for name, part in run.profiles.items()}
-    return _curves(run, curves, sets, r"shift $|a_\epsilon - a|$")
+    return _curves(run, "shift", sets, r"shift $|a_\epsilon - a|$")
 
 
 def perturbed_curve(run: ModelRun, sets: Sequence[str] | None = None) -> list[Chart]:
     """The activations of the perturbed images, ``a_eps``, in the order of the unperturbed; otherwise as the shift."""
-    curves = {name: (part.ranks, part.perturbed_mean, part.perturbed_std) for name, part in run.profiles.items()}
-    return _curves(run, curves, sets, r"perturbed activation $a_\epsilon$")
+    return _curves(run, "perturbed", sets, r"perturbed activation $a_\epsilon$")
 
 
-def _curves(
-    run: ModelRun, curves: Mapping[str, tuple[Tensor, Tensor, Tensor]], sets: Sequence[str] | None, quantity: str
-) -> list[Chart]:
-    known, others = _profiled(run)
-    look, charts = styles(kinds(run)), []
-    positive = all(float(mean.min()) >= 0 for _, mean, _ in curves.values())
-    low = 0.0 if positive else min(float((mean - std).min()) for _, mean, std in curves.values())
-    high = max(float((mean + std).max()) for _, mean, std in curves.values())
+def curve(profile: Profile, name: str, quantity: Curve, style: Style | None = None) -> Series:
+    """Mean and deviation of the quantity by the rank of the activation."""
+    mean, deviation = getattr(profile, f"{quantity}_mean"), getattr(profile, f"{quantity}_std")
+    return Series(name, mean.tolist(), profile.ranks.tolist(), deviation.tolist(), style=style)
+
+
+def _curves(run: ModelRun, quantity: Curve, sets: Sequence[str] | None, title: str) -> list[Chart]:
+    (known, *others), look, charts = _profiled(run), styles(kinds(run)), []
+    curves = {name: curve(profile, name, quantity, look.get(name)) for name, profile in run.profiles.items()}
+    mean, deviation = (
+        torch.tensor([getattr(one, part) for one in curves.values()], dtype=torch.float64) for part in ("y", "spread")
+    )
+    low = 0.0 if float(mean.min()) >= 0 else float((mean - deviation).min())
+    high = float((mean + deviation).max())
     for name in others if sets is None else sets:
-        series = []
-        for part in (*known, name):
-            ranks, mean, std = (values.tolist() for values in curves[part])
-            series.append(Series(part, mean, ranks, std, style=look[part]))
-        first, last = min(ranks), max(ranks)
+        first, last = min(curves[name].x), max(curves[name].x)
         charts.append(
             Chart(
-                "lines", name, series, x="place in the order of the activations, in % of all", y=quantity,
+                "lines", name, [curves[known], curves[name]], x=RANKS, y=title,
                 log=first > 0 and last / first > 30,  # the strongest few percent are what counts
                 x_range=(first, last), y_range=(low, high + 0.05 * (high - low) or 1.0), size=PANEL,
             )
@@ -143,15 +144,10 @@ def _curves(
 
 def q_ratios(run: ModelRun) -> list[Chart]:
     """``Q`` and ``Q'`` of each set: its mean over the mean of ID. Above 1, the set moves further than ID does."""
-    known, others = _profiled(run)
-    look, profiles, series = styles(kinds(run)), run.profiles, []
+    (known, *others), look, series = _profiled(run), styles(kinds(run)), []
     for name in others:
-        ratios = [
-            mean_ratio(
-                getattr(profiles[name], key), torch.cat([getattr(profiles[one], key).flatten() for one in known])
-            )
-            for key in ("q", "q_prime")
-        ]
+        own, reference = run.profiles[name], run.profiles[known]
+        ratios = [mean_ratio(own.q, reference.q), mean_ratio(own.q_prime, reference.q_prime)]
         series.append(Series(name, ratios, style=look[name]))
     x, size = "mean of the set over mean of ID (line: as ID)", (3.9, 0.9 + 0.5 * len(others))
     return [Chart("ratios", "", series, ("Q", "Q\N{PRIME}"), x=x, size=size)]
@@ -159,24 +155,30 @@ def q_ratios(run: ModelRun) -> list[Chart]:
 
 def percentiles(run: ModelRun) -> list[Chart]:
     """How the percentile ``p`` that each image got is distributed in each set; a tick marks the median."""
-    return _ridges(run, {name: part.percentile for name, part in run.profiles.items()}, "percentile p")
+    return _ridges(run, "percentile", "percentile p")
 
 
 def ratios(run: ModelRun) -> list[Chart]:
     """How the exponent ``r`` of the scaling factor is distributed in each set; a tick marks the median."""
-    return _ridges(run, {name: part.ratio for name, part in run.profiles.items()}, "ratio r")
+    return _ridges(run, "ratio", "ratio r")
 
 
-def _ridges(run: ModelRun, values: Mapping[str, Tensor], quantity: str) -> list[Chart]:
-    known, others = _profiled(run)
-    look, (low, high), series = styles(kinds(run)), limits(list(values.values())), []
-    edges = torch.linspace(low, high, BINS + 1, dtype=torch.float64)
-    for name in (*known, *others):
-        drawn = finite(values[name])
+def _ridges(run: ModelRun, quantity: Literal["percentile", "ratio"], title: str) -> list[Chart]:
+    names, look, series = _profiled(run), styles(kinds(run)), []
+    values = {name: finite(getattr(run.profiles[name], quantity)) for name in names}
+    (low, high), bins = binned(values)
+    for name, drawn in values.items():
         middle = min(max(float(drawn.median()), low), high) if len(drawn) else None
-        series.append(Series(name, shares(drawn, edges).tolist(), edges.tolist(), style=look[name], middle=middle))
-    x, size = f"{quantity}, middle 99 % of all values", (3.9, 0.6 + 0.45 * len(series))
+        series.append(replace(bins[name], style=look[name], middle=middle))
+    x, size = f"{title}, middle 99 % of all values", (3.9, 0.6 + 0.45 * len(series))
     return [Chart("ridges", "", series, x=x, x_range=(low, high), size=size)]
+
+
+def inside(run: ModelRun) -> dict[str, list[Chart]]:
+    """What AdaSCALE sees inside the network, by figure; nothing unless there are profiles of ID and of another set."""
+    makers = (shift_curve, perturbed_curve, q_ratios, percentiles, ratios)
+    known = [name == _id(run) for name in run.sets if name in run.profiles]
+    return {make.__name__: make(run) for make in makers} if len(set(known)) == 2 else {}
 
 
 def save_all(run: Run, folder: Path | str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
@@ -204,9 +206,7 @@ def _figures(run: ModelRun) -> dict[str, tuple[list[Chart], int]]:
     if methods and sets:
         found["histograms"] = histograms(run, methods), len(sets) if len(methods) > 1 else 3
         found["roc"] = roc_curves(run, methods), len(methods)
-    for make in (shift_curve, perturbed_curve, q_ratios, percentiles, ratios) if len(run.profiles) > 1 else ():
-        found[make.__name__] = make(run), 3
-    return found
+    return found | {name: (charts, 3) for name, charts in inside(run).items()}
 
 
 def _scores(run: ModelRun, method: str) -> dict[str, Tensor]:
@@ -219,10 +219,9 @@ def _id(run: ModelRun) -> str:
     return next(name for name, info in run.sets.items() if info.kind == "id")
 
 
-def _profiled(run: ModelRun) -> tuple[list[str], list[str]]:
-    """The ID sets and the others of which there are profiles, in the order of the sets."""
-    found = [(name, kind == "id") for name, kind in kinds(run).items() if name in run.profiles]
-    known, others = ([name for name, is_id in found if is_id == side] for side in (True, False))
-    if not known or not others:
+def _profiled(run: ModelRun) -> list[str]:
+    """The sets of which there are profiles: ID, then the others in their order."""
+    found = sorted((name for name in run.sets if name in run.profiles), key=lambda name: name != _id(run))
+    if len(found) < 2 or found[0] != _id(run):
         raise InputError(f"Profiles of {sorted(run.profiles)}; ID and at least one other set are needed.")
-    return known, others
+    return found

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from safetensors.torch import save_file
 
-from adascale.bench.figures import over_models
 from adascale.bench.results import KINDS, MEANS, METRICS, USUAL, ModelRun, Row, Run, Spectrum
 from adascale.core.errors import InputError
 from adascale.report.csv import csv_text
@@ -31,10 +29,7 @@ _COLUMNS = {
 _READ_AS = (
     "Percent. FPR@95: share of ID flagged where 95 % of the OOD is caught (as OpenOOD). Unweighted means over sets."
 )
-
-
-def _spectrum(spectrum: Spectrum) -> str:
-    return ", full spectrum" if spectrum == "full" else ""
+_SPECTRA: Mapping[Spectrum, str] = {"ood": "", "full": ", full spectrum"}
 
 
 def summary(title: str, rows: Sequence[Row], metrics: Sequence[Column]) -> Table:
@@ -42,26 +37,36 @@ def summary(title: str, rows: Sequence[Row], metrics: Sequence[Column]) -> Table
 
     A method that is missing on some of the networks is not ranked, and its line says on how many it was run.
     """
-    rows = [row for row in rows if row.is_mean]
-    present, spectra = {(row.spectrum, row.kind) for row in rows}, get_args(Spectrum)
-    groups = [group for group in itertools.product(spectra, MEANS) if group in present]
-    values, counts = over_models(rows), Counter((row.method, row.dataset, row.spectrum) for row in rows)
-    most, lines = max(counts.values(), default=0), []
-    for method in dict.fromkeys(row.method for row in rows):
-        cells = {}
-        for (spectrum, kind), metric in itertools.product(groups, metrics):
-            if (key := (method, MEANS[kind], spectrum)) in values:
-                mean, deviation = values[key][metric.key]
-                cell = Cell(100 * mean, spread=100 * deviation if counts[key] > 1 else None)
-                cells[f"{spectrum}.{kind}.{metric.key}"] = cell
-        count = max(counts[method, MEANS[kind], spectrum] for spectrum, kind in groups)
-        some = count < most
-        lines.append(Line(method, cells, None if some else "", f"{count} of {most} networks" if some else ""))
+    found: dict[str, dict[tuple[str, str], list[Row]]] = {}  # method -> spectrum and kind -> a row for each network
+    for row in (row for row in rows if row.is_mean):
+        found.setdefault(row.method, {}).setdefault((row.spectrum, row.kind), []).append(row)
     columns = [
-        replace(metric, key=f"{spectrum}.{kind}.{metric.key}", group=KINDS[kind] + _spectrum(spectrum))
-        for (spectrum, kind), metric in itertools.product(groups, metrics)
+        replace(metric, key=f"{spectrum}.{kind}.{metric.key}", group=KINDS[kind] + _SPECTRA[spectrum])
+        for spectrum, kind in itertools.product(_SPECTRA, MEANS)
+        if any((spectrum, kind) in own for own in found.values())
+        for metric in metrics
     ]
+    counts = {method: max(map(len, own.values())) for method, own in found.items()}
+    most, lines = max(counts.values(), default=0), []
+    for method, own in found.items():
+        cells = {}
+        for column in columns:
+            spectrum, kind, figure = column.key.split(".")
+            if networks := own.get((spectrum, kind)):
+                cells[column.key] = _over_networks([getattr(row, figure) for row in networks])
+        if (count := counts[method]) < most:
+            lines.append(Line(method, cells, rivals=None, remark=f"{count} of {most} networks"))
+        else:
+            lines.append(Line(method, cells))
     return Table(title, columns, lines, head="method")
+
+
+def _over_networks(shares: Sequence[float]) -> Cell:
+    """The mean and, of several, the deviation of a sample (n - 1), as in OpenOOD's tables over seeds; in percent."""
+    mean = sum(shares) / len(shares)
+    if len(shares) == 1:
+        return Cell(100 * mean)
+    return Cell(100 * mean, spread=100 * (sum((share - mean) ** 2 for share in shares) / (len(shares) - 1)) ** 0.5)
 
 
 def per_set(rows: Sequence[Row], several: bool) -> Table:
@@ -72,9 +77,8 @@ def per_set(rows: Sequence[Row], several: bool) -> Table:
         Column("interval", "95 % interval", hint="of the AUROC, by bootstrap over the images"), fpr95, *others,
         Column("id_images", "ID images"), Column("ood_images", "OOD images"),
     ]  # fmt: skip
-    return Table(
-        f"{rows[0].dataset}{_spectrum(rows[0].spectrum)}", columns, [_set_line(row) for row in rows], head="method"
-    )
+    title = rows[0].dataset + _SPECTRA[rows[0].spectrum]
+    return Table(title, columns, [_set_line(row) for row in rows], head="method")
 
 
 def _set_line(row: Row) -> Line:

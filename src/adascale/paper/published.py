@@ -64,35 +64,24 @@ def figure(table: str, place: Place | None, row: str, kind: str, spectrum: str =
     """The network's own figures, else the paper's average over networks; None where the paper has neither."""
     if place is None:
         return None
+    figures = _by_key("figures", "table", "data", "network", "row", "spectrum", "kind")
     for network in (place.network, AVERAGE):
-        found = _figures().get((table, place.data, network, row, spectrum, kind))
-        if found is not None:
-            return Published(*found, network)
+        if line := figures.get((table, place.data, network, row, spectrum, kind)):
+            return Published(float(line["fpr95"]) if line["fpr95"] else None, float(line["auroc"]), network)
     return None
 
 
 def other(table: str, place: Place | None, row: str, column: str) -> float | None:
     """A value of ``others.csv``; a value without a network holds for all networks."""
-    data, network = place or ("", "")
-    values = _others()
-    return values.get((table, data, network, row, column), values.get((table, "", "", row, column)))
+    others = _by_key("others", "table", "data", "network", "row", "column")
+    line = others.get((table, *(place or ("", "")), row, column)) or others.get((table, "", "", row, column))
+    return None if line is None else float(line["value"])
 
 
 @cache
-def _figures() -> dict[tuple[str, ...], tuple[float | None, float]]:
-    return {
-        tuple(line[name] for name in ("table", "data", "network", "row", "spectrum", "kind")): (
-            float(line["fpr95"]) if line["fpr95"] else None,
-            float(line["auroc"]),
-        )
-        for line in lines("figures")
-    }
-
-
-@cache
-def _others() -> dict[tuple[str, ...], float]:
-    names = ("table", "data", "network", "row", "column")
-    return {tuple(line[name] for name in names): float(line["value"]) for line in lines("others")}
+def _by_key(name: str, *keys: str) -> dict[tuple[str, ...], dict[str, str]]:
+    """The lines of a file by these columns."""
+    return {tuple(line[key] for key in keys): line for line in lines(name)}
 
 
 def lines(name: str) -> list[dict[str, str]]:

@@ -24,6 +24,7 @@ ID_COLOUR = "#0072b2"
 COLOURS = ("#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a8f98")
 DASHES = ("solid", (0, (4, 1.5)), (0, (1, 1.2)))
 ID = "id"  # a series of this name is drawn in the colour of the ID images
+BINS = 40  # of a histogram
 TAIL = 0.005  # the share of all values that is not drawn on either side: scores have long tails
 TICKS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 
@@ -65,10 +66,14 @@ def limits(values: Sequence[Tensor]) -> tuple[float, float]:
     return (low, high) if high - low > 1e-9 * max(1.0, abs(low)) else (low - 0.5, high + 0.5)
 
 
-def shares(values: Tensor, edges: Tensor) -> Tensor:
-    """The share of all values in each bin."""
-    values = finite(values)
-    return torch.histogram(values, edges).hist / max(1, len(values))
+def binned(values: Mapping[str, Tensor]) -> tuple[tuple[float, float], dict[str, Series]]:
+    """The range of all values without the tails, and for each name a histogram over it: the share in each bin."""
+    ends = limits(list(values.values()))
+    edges, found = torch.linspace(*ends, BINS + 1, dtype=torch.float64), {}
+    for name, part in values.items():
+        drawn = finite(part)
+        found[name] = Series(name, (torch.histogram(drawn, edges).hist / max(1, len(drawn))).tolist(), edges.tolist())
+    return ends, found
 
 
 def plot(*charts: Chart, columns: int = 1) -> Figure:

@@ -7,7 +7,7 @@ import io
 import itertools
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from PIL import Image
 
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 THUMBNAIL = 96  # pixels
-
-
-class Content(NamedTuple):
-    """A cell of a page. value: what it is sorted by (None: unknown, always last)."""
-
-    text: str
-    spread: str
-    value: str | None
-    classes: str
 
 
 def page(template: str, **values: Any) -> str:
@@ -53,7 +44,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"thumbnail": thumbnail, "percent": lambda share: f"{100 * share:.2f}", "lines": _lines}
+    made.filters |= {"thumbnail": thumbnail, "percent": lambda share: f"{100 * share:.2f}"}
+    made.filters["lines"] = lambda value: json.dumps(value, indent=2, default=str).split("\n")
     made.globals |= {"spans": _spans, "contents": _contents}
     return made
 
@@ -63,17 +55,13 @@ def _printable(value: Any) -> Any:
     return printable(value) if type(value) is str else value
 
 
-def _lines(value: Any) -> list[str]:
-    return json.dumps(value, indent=2, default=str).split("\n")
-
-
 def _spans(table: Table) -> list[tuple[str, int]]:
     """The headings above the columns with the number of columns below each; nothing where there are none."""
     groups = [f"{one.column.group} {one.name}".strip() if one.part else one.column.group for one in table.shown()]
     return [(name, len(list(part))) for name, part in itertools.groupby(groups)] if any(groups) else []
 
 
-def _contents(table: Table) -> list[tuple[Line, list[Content]]]:
+def _contents(table: Table) -> list[tuple[Line, list[dict[str, str | None]]]]:
     """Every line with its cells. A column whose values are all equal has no best one."""
     shown = table.shown()
     marks = [found if "second" in (found := table.marks(one)) else [""] * len(found) for one in shown]
@@ -83,12 +71,13 @@ def _contents(table: Table) -> list[tuple[Line, list[Content]]]:
     ]
 
 
-def _content(shown: Shown, line: Line, mark: str) -> Content:
+def _content(shown: Shown, line: Line, mark: str) -> dict[str, str | None]:
+    """A cell of a page. value: what it is sorted by (None: unknown, always last)."""
     value, text = shown.value(line), shown.text(line)
     words = value is None and bool(shown.cell(line).text)
     sorted_by = text if words else None if value is None else f"{value:.6g}"
     classes = " ".join(filter(None, (mark, "" if words else "number")))
-    return Content(text, shown.spread(line).strip(), sorted_by, classes)
+    return {"text": text, "spread": shown.spread(line).strip(), "value": sorted_by, "classes": classes}
 
 
 def thumbnail(picture: Image.Image) -> str:

@@ -7,16 +7,15 @@ from adascale.paper.studies import (
     activations_seen,
     comparisons,
     corruption,
+    fitted,
     joint,
     latency,
-    n_val,
-    one_knob,
     parameters,
     retrained,
 )
 from adascale.paper.studies.study import TEXTS, Study
 
-_MODULES = (comparisons, one_knob, n_val, parameters, joint, latency, corruption, retrained, activations_seen)
+_MODULES = (comparisons, fitted, parameters, joint, latency, corruption, retrained, activations_seen)
 _STUDIES: dict[str, Study] = {study.name: study for module in _MODULES for study in module.STUDIES}
 ALL: tuple[Study, ...] = tuple(_STUDIES[name] for name in TEXTS)
 

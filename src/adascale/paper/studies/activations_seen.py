@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import torch
-from torch import Tensor
 
 from adascale import detectors
+from adascale.bench import plots
 from adascale.bench.diagnostics import mean_ratio
 from adascale.bench.results import KINDS, USUAL, ModelRun, Profile
 from adascale.bench.run import Entry
 from adascale.core.errors import InputError
 from adascale.paper.studies.base import Block
-from adascale.paper.studies.build import missing
 from adascale.paper.studies.experiment import Experiment, Subject
-from adascale.paper.studies.study import TEXTS, Study, figures_of
-from adascale.report.charts import ID, limits, shares
+from adascale.paper.studies.study import TEXTS, Study, figures_of, missing
+from adascale.report.charts import ID, binned
 from adascale.report.document import Cell, Chart, Column, Line, Series
 
 _RANKS = (0, 0.5, 1, 2, 5, 10, 20, 50, 100)  # percent: the ranks that the table shows of each curve
-_BINS = 40
 _ADASCALE = "adascale_a"
 _SYMBOLS: Mapping[Literal["q", "q_prime"], str] = {"q": "Q", "q_prime": "Q'"}
 
@@ -54,111 +52,78 @@ def q_cells(profiles: Mapping[str, Profile], name: str) -> dict[str, Cell]:
 
 @dataclass(frozen=True)
 class ProfileStudy(Study):
-    """A table with plots for each network."""
+    """A table with plots for each network. make: both, from its name, its run and the sets to compare with ID."""
+
+    make: Callable[[str, ModelRun, Sequence[str]], Block] = field(kw_only=True)
 
     def blocks(self, experiment: Experiment) -> Iterator[Block]:
         for subject in experiment.subjects:
             run = profiled_run(experiment, subject)
-            yield missing(self.block(subject.name, run, profiled_sets(run)), run)
-
-    @abstractmethod
-    def block(self, title: str, run: ModelRun, names: Sequence[str]) -> Block:
-        """The table and the plots of one network. names: the sets to compare with ID."""
+            yield missing(self.make(subject.name, run, profiled_sets(run)), run)
 
 
-@dataclass(frozen=True)
-class Curves(ProfileStudy):
+def _curves(quantity: plots.Curve, symbol: str, title: str, run: ModelRun, names: Sequence[str]) -> Block:
     """Mean and deviation over the images by the rank of the activation, strongest first.
 
     quantity: ``shift``, which is ``|a_eps - a|``, or ``perturbed``, which is ``a_eps``. The JSON file has every
     plotted point.
     """
-
-    quantity: Literal["shift", "perturbed"] = "shift"
-    symbol: str = "|a_eps - a|"
-
-    def block(self, title: str, run: ModelRun, names: Sequence[str]) -> Block:
-        columns = [Column(ID, self.symbol, ID, unit="activation")]
-        for name in names:
-            columns.append(Column(name, self.symbol, name, unit="activation"))
-            columns.append(Column(f"{name}/id", "over ID", name, unit="ratio"))
-        lines = [self._line(run.profiles, names, place) for place in _places(run.profiles[ID].ranks)]
-        return Block(title, columns, lines, [self._chart(run, name) for name in names])
-
-    def _curve(self, profile: Profile) -> tuple[Tensor, Tensor]:
-        """Mean and deviation."""
-        if self.quantity == "shift":
-            return profile.shift_mean, profile.shift_std
-        return profile.perturbed_mean, profile.perturbed_std
-
-    def _line(self, profiles: Mapping[str, Profile], names: Sequence[str], place: int) -> Line:
-        cells = {}
-        for name in (ID, *names):
-            mean, deviation = self._curve(profiles[name])
-            cells[name] = Cell(float(mean[place]), spread=float(deviation[place]))
-        for name in names:
-            own, known = cells[name].measured, cells[ID].measured
-            cells[f"{name}/id"] = Cell(own / known if own is not None and known else None)
-        rank = float(f"{float(profiles[ID].ranks[place]):.2g}")
-        return Line(f"at {rank:g} %", cells)
-
-    def _chart(self, run: ModelRun, name: str) -> Chart:
-        series = []
-        for part in (ID, name):
-            mean, deviation = self._curve(run.profiles[part])
-            series.append(Series(part, mean.tolist(), run.profiles[part].ranks.tolist(), deviation.tolist()))
-        x = "place in the order of the activations, in % of all"
-        return Chart("lines", set_label(run, name), series, x=x, y=self.symbol, log=True)
-
-
-def _places(ranks: Tensor) -> list[int]:
-    """The points of the curves that are nearest to the ranks of the table."""
+    columns = [Column(ID, symbol, ID, unit="activation")]
+    for name in names:
+        columns.append(Column(name, symbol, name, unit="activation"))
+        columns.append(Column(f"{name}/id", "over ID", name, unit="ratio"))
+    curves = {name: plots.curve(run.profiles[name], name, quantity) for name in (ID, *names)}
+    ranks = run.profiles[ID].ranks
     nearest = (ranks[:, None] - torch.tensor(_RANKS, dtype=torch.float64)).abs().argmin(0)
-    return sorted(set(nearest.tolist()))
+    lines = [_curves_line(curves, place) for place in sorted(set(nearest.tolist()))]
+    charts = [
+        Chart("lines", set_label(run, name), [curves[ID], curves[name]], x=plots.RANKS, y=symbol, log=True)
+        for name in names
+    ]
+    return Block(title, columns, lines, charts)
 
 
-@dataclass(frozen=True)
-class Ratios(ProfileStudy):
+def _curves_line(curves: Mapping[str, Series], place: int) -> Line:
+    """The curves at one of their points."""
+    cells = {name: Cell(curve.y[place], spread=curve.spread[place]) for name, curve in curves.items()}
+    known = cells[ID].measured
+    for name in [name for name in curves if name != ID]:
+        own = cells[name].measured
+        cells[f"{name}/id"] = Cell(own / known if own is not None and known else None)
+    rank = float(f"{curves[ID].x[place]:.2g}")
+    return Line(f"at {rank:g} %", cells)
+
+
+def _ratios(title: str, run: ModelRun, names: Sequence[str]) -> Block:
     """``Q`` and ``Q'``: the mean over each set divided by the mean over ID."""
-
-    def block(self, title: str, run: ModelRun, names: Sequence[str]) -> Block:
-        columns = [Column(key, f"{symbol}_OOD / {symbol}_ID", unit="ratio") for key, symbol in _SYMBOLS.items()]
-        lines = [Line(set_label(run, name), q_cells(run.profiles, name)) for name in names]
-        series = [Series(symbol, [line.cells[key].measured for line in lines]) for key, symbol in _SYMBOLS.items()]
-        labels = [line.label for line in lines]
-        return Block(
-            title, columns, lines, [Chart("bars", "Over ID", series, labels, y="mean of the set / mean of ID")]
-        )
+    columns = [Column(key, f"{symbol}_OOD / {symbol}_ID", unit="ratio") for key, symbol in _SYMBOLS.items()]
+    lines = [Line(set_label(run, name), q_cells(run.profiles, name)) for name in names]
+    series = [Series(symbol, [line.cells[key].measured for line in lines]) for key, symbol in _SYMBOLS.items()]
+    labels = [line.label for line in lines]
+    return Block(title, columns, lines, [Chart("bars", "Over ID", series, labels, y="mean of the set / mean of ID")])
 
 
-@dataclass(frozen=True)
-class Separation(ProfileStudy):
+def _separation(title: str, run: ModelRun, names: Sequence[str]) -> Block:
     """The scores of ID and of each OOD set, by SCALE and by AdaSCALE-A."""
-
-    def block(self, title: str, run: ModelRun, names: Sequence[str]) -> Block:
-        names = [name for name in names if run.sets[name].kind != "shifted"]
-        methods = [label for label in ("scale", _ADASCALE) if label in run.scores]
-        rows = {(row.method, row.dataset): row for row in figures_of(run) if row.spectrum == "ood"}
-        shown = {f"{method}.{figure.key}": (method, figure) for method in methods for figure in USUAL}
-        columns = [Column(key, figure.title, method, hint=figure.hint) for key, (method, figure) in shown.items()]
-        lines = []
-        for name in names:
-            shares_of = {key: getattr(rows[method, name], figure.key) for key, (method, figure) in shown.items()}
-            lines.append(Line(set_label(run, name), {key: Cell(100 * share) for key, share in shares_of.items()}))
-        return Block(title, columns, lines, [_histogram(run, method, name) for name in names for method in methods])
-
-
-def _histogram(run: ModelRun, method: str, name: str) -> Chart:
-    scores = run.scores[method]
-    low, high = limits(list(scores.values()))
-    edges = torch.linspace(low, high, _BINS + 1, dtype=torch.float64)
-    series = [Series(part, shares(scores[part], edges).tolist(), edges.tolist()) for part in (ID, name)]
-    return Chart("steps", f"{method}: {name}", series, x="score (right: more OOD)", y="share of images")
+    names = [name for name in names if run.sets[name].kind != "shifted"]
+    bins = {method: binned(run.scores[method])[1] for method in ("scale", _ADASCALE) if method in run.scores}
+    rows = {(row.method, row.dataset): row for row in figures_of(run) if row.spectrum == "ood"}
+    columns, lines, charts = [], [], []
+    for method in bins:
+        columns += [Column(f"{method}.{one.key}", one.title, method, hint=one.hint) for one in USUAL]
+    for name in names:
+        cells: dict[str, Cell] = {}
+        for method, own in bins.items():
+            cells |= {f"{method}.{one.key}": Cell(100 * getattr(rows[method, name], one.key)) for one in USUAL}
+            pair, x, y = [own[ID], own[name]], "score (right: more OOD)", "share of images"
+            charts.append(Chart("steps", f"{method}: {name}", pair, x=x, y=y))
+        lines.append(Line(set_label(run, name), cells))
+    return Block(title, columns, lines, charts)
 
 
 STUDIES: tuple[Study, ...] = (
-    Curves(*TEXTS["shift"]),
-    Curves(*TEXTS["perturbed-activations"], quantity="perturbed", symbol="a_eps"),
-    Ratios(*TEXTS["q-ratio"]),
-    Separation(*TEXTS["separation"]),
+    ProfileStudy(*TEXTS["shift"], make=partial(_curves, "shift", "|a_eps - a|")),
+    ProfileStudy(*TEXTS["perturbed-activations"], make=partial(_curves, "perturbed", "a_eps")),
+    ProfileStudy(*TEXTS["q-ratio"], make=_ratios),
+    ProfileStudy(*TEXTS["separation"], make=_separation),
 )

@@ -1,7 +1,7 @@
 """What a study finds, as plain data that can be stored in a file.
 
-A `Study` runs on a `Setting` (see `studies.setting`) and gives a `Result`: tables whose cells have the measured value
-and, where the paper has one for this network and data, the paper's. All files and the report are made from results.
+A `Study` runs on an `Experiment` and gives a `Result`: tables whose cells have the measured value and, where the paper
+has one for this network and data, the paper's. All files and the report are made from results.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from adascale.core.errors import InputError
-from adascale.report.document import Cell, Chart, Column, Line, Series, Table, stored
+from adascale.report.document import Table, stored
 
 FORMAT, FORMAT_VERSION = "adascale-study", 1
 
@@ -44,23 +43,3 @@ class Result:
 def has_paper(blocks: Sequence[Block]) -> bool:
     """Whether any cell has a figure of the paper."""
     return any(cell.paper is not None for block in blocks for line in block.lines for cell in line.cells.values())
-
-
-def from_document(document: Any) -> Result:
-    """The result that a `Result.document` was made from."""
-    try:
-        if document.pop("format") != FORMAT or document.pop("format_version") != FORMAT_VERSION:
-            raise KeyError("format")
-        blocks = [_block(**block) for block in document.pop("blocks")]
-        return Result(**document, blocks=blocks)
-    except (AttributeError, KeyError, TypeError) as error:
-        raise InputError(f"This is not a result of adascale study that this version can read ({error}).") from error
-
-
-def _block(columns: Any, lines: Any, charts: Any, **rest: Any) -> Block:
-    return Block(
-        columns=[Column(**column) for column in columns],
-        lines=[Line(line["label"], {key: Cell(**cell) for key, cell in line["cells"].items()}) for line in lines],
-        charts=[Chart(**{**chart, "series": [Series(**series) for series in chart["series"]]}) for chart in charts],
-        **rest,
-    )

@@ -11,7 +11,7 @@ from adascale.bench.results import BOTH
 from adascale.bench.run import Entry
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive
-from adascale.paper.studies.experiment import ADASCALE, TEXT_K2, AdaScaleName, Experiment, Subject
+from adascale.paper.studies.experiment import ADASCALE, TEXT_K2, Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Measured, NetworkTables, Study
 
 ALL = tuple(cls.name for cls in detectors.ALL)
@@ -46,15 +46,12 @@ class MethodComparison(NetworkTables):
     def lines(self, experiment: Experiment, subject: Subject) -> Iterator[tuple[Entry, str]]:
         """The lines of a network, each with the name of the paper's row ("" for none)."""
         for name in self.methods:
-            adascale = next((own for own in ADASCALE if own == name), None)
-            if adascale is None:
-                yield Entry(name, detectors.get(name)()), name
+            if name in ADASCALE:
+                yield from self._adascale_lines(experiment, subject, name)
             else:
-                yield from self._adascale_lines(experiment, subject, adascale)
+                yield Entry(name, detectors.get(name)()), name
 
-    def _adascale_lines(
-        self, experiment: Experiment, subject: Subject, name: AdaScaleName
-    ) -> Iterator[tuple[Entry, str]]:
+    def _adascale_lines(self, experiment: Experiment, subject: Subject, name: str) -> Iterator[tuple[Entry, str]]:
         own, papers = (experiment.adascale(subject, name, plain=plain) for plain in (False, True))
         if subject.place is not None:
             yield _preset_line(name, "preset", own, papers)
@@ -83,7 +80,7 @@ class MethodComparison(NetworkTables):
         ]
 
 
-def _default(experiment: Experiment, name: AdaScaleName) -> Adaptive | None:
+def _default(experiment: Experiment, name: str) -> Adaptive | None:
     """AdaSCALE with its defaults and the given parameters; None where they contradict each other."""
     try:
         return ADASCALE[name](**experiment.given)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from adascale import detectors
 from adascale.bench.results import ModelRun
@@ -16,7 +15,6 @@ from adascale.paper.studies.base import Block
 from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Study, table_of
 
-T = TypeVar("T")
 SIGMAS = ((0.01, 0.5), (0.1, 2.0))  # from, to; pixels
 _ALONE = ", ID alone"
 
@@ -35,11 +33,9 @@ def robust_rows(experiment: Experiment, subject: Subject, labels: Sequence[str])
 
 def relabelled(run: ModelRun, before: str = "", after: str = "") -> ModelRun:
     """The run with these words around the names of its methods."""
-
-    def renamed(values: Mapping[str, T]) -> dict[str, T]:
-        return {f"{before}{label}{after}": value for label, value in values.items()}
-
-    return replace(run, scores=renamed(run.scores), left_out=renamed(run.left_out), shown=f"{before}{run.shown}{after}")
+    scores = {f"{before}{label}{after}": found for label, found in run.scores.items()}
+    left_out = {f"{before}{label}{after}": reason for label, reason in run.left_out.items()}
+    return replace(run, scores=scores, left_out=left_out, shown=f"{before}{run.shown}{after}")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from adascale import detectors
 from adascale.bench.figures import reproduce
@@ -21,11 +21,7 @@ from adascale.extraction.cache import Extractor
 from adascale.images.corruptions import STRENGTHS, Corruption
 from adascale.paper import published
 
-AdaScaleName = Literal["adascale_a", "adascale_l"]
-ADASCALE: Mapping[AdaScaleName, type[Adaptive]] = {
-    "adascale_a": detectors.AdaSCALE_A,
-    "adascale_l": detectors.AdaSCALE_L,
-}
+ADASCALE: Mapping[str, type[Adaptive]] = {"adascale_a": detectors.AdaSCALE_A, "adascale_l": detectors.AdaSCALE_L}
 TEXT_K2 = 5  # percent; the paper's text says that one k2 serves all networks
 _MADE_SEVERITY = 3
 # Networks whose sensitivity tables have that k2 in their reference row, unlike their headline row
@@ -72,7 +68,7 @@ class Experiment:
         return job
 
     def adascale(
-        self, subject: Subject, name: AdaScaleName = "adascale_a", sensitivity: bool = False, plain: bool = False
+        self, subject: Subject, name: str = "adascale_a", sensitivity: bool = False, plain: bool = False
     ) -> Adaptive:
         """AdaSCALE with the paper's parameters for this network where there are any, else with the defaults.
 
@@ -86,7 +82,7 @@ class Experiment:
         except InputError as error:
             raise InputError(f"{subject.name}, {name}: {error}") from error
 
-    def changed(self, subject: Subject, name: AdaScaleName = "adascale_a") -> dict[str, Any]:
+    def changed(self, subject: Subject, name: str = "adascale_a") -> dict[str, Any]:
         """The given parameters that differ from what the network would have without them."""
         known = self.adascale(subject, name, plain=True).parameters
         return {field: value for field, value in self.given.items() if known.get(field) != value}
@@ -103,15 +99,13 @@ class Experiment:
 
     def compared_mean(self) -> published.Place | None:
         """The place of the mean over all networks: they are seeds of one network, or the paper's, each as often."""
-        places = Counter(map(self.compared, self.subjects))
-        if len(places) == 1:
-            return next(iter(places))
-        data = {None if place is None else place.data for place in places}
-        name = data.pop()
-        if data or name is None or len(set(places.values())) != 1:
-            return None
-        complete = {place.network for place in places if place} == set(published.paper_networks(name))
-        return published.Place(name, published.AVERAGE) if complete else None
+        counts = Counter(map(self.compared, self.subjects))
+        first = next(iter(counts))
+        if first is None or len(counts) == 1:
+            return first
+        papers = {published.Place(first.data, network) for network in published.paper_networks(first.data)}
+        complete = set(counts) == papers and len(set(counts.values())) == 1
+        return published.Place(first.data, published.AVERAGE) if complete else None
 
     def images_for(self, spectra: Sequence[Spectrum]) -> SuiteImages:
         """The images that these spectra need."""
@@ -152,15 +146,12 @@ class Experiment:
 
     def changed_notes(self) -> list[str]:
         """Which parameters differ from those of the paper."""
-        found = []
+        found = {}
         for subject in filter(self.compared, self.subjects):
             values = {field: value for name in ADASCALE for field, value in self.changed(subject, name).items()}
-            if values:
-                texts = ", ".join(f"{field}={value}" for field, value in values.items())
-                found.append(
-                    f"{subject.name}: {texts} was given; what this changes has no figure of the paper beside it."
-                )
-        return found
+            found[subject.name] = ", ".join(f"{field}={value}" for field, value in values.items())
+        words = "was given; what this changes has no figure of the paper beside it."
+        return [f"{name}: {texts} {words}" for name, texts in found.items() if texts]
 
     def missing_sets_notes(self) -> list[str]:
         """Which sets of the paper's means a suite of the package lacks."""

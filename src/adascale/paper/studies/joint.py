@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 from adascale.core.errors import InputError
 from adascale.decision.tuning import Judge
@@ -33,8 +33,6 @@ _CONTRADICTED = published.Place("imagenet", "resnet-50")
 class Joint(Study):
     """A table for each grid of the paper and each network."""
 
-    sensitivity: ClassVar[bool] = True
-
     def blocks(self, experiment: Experiment) -> Iterator[Block]:
         for subject in experiment.subjects:
             for grid in _GRIDS:
@@ -48,10 +46,9 @@ class Joint(Study):
 
 def _points(grid: Grid) -> dict[str, dict[str, Any]]:
     """The parameters of each point of the grid by its label."""
-    found = {}
+    found, fields = {}, {name: _FIELDS.get(name, (name, 1)) for name in grid}
     for values in product(*grid.values()):
         point = dict(zip(grid, values, strict=True))
-        fields = {name: _FIELDS.get(name, (name, 1)) for name in grid}
         label = " ".join(f"{name}={value:g}" for name, value in point.items())
         found[label] = {field: point[name] * factor for name, (field, factor) in fields.items()}
     return found
@@ -107,4 +104,4 @@ def _validated(experiment: Experiment, subject: Subject, grid: Grid) -> Block:
     return replace(made, charts=[_chart(made, grid, column)])
 
 
-STUDIES: tuple[Study, ...] = (Joint(*TEXTS["joint"]),)
+STUDIES: tuple[Study, ...] = (Joint(*TEXTS["joint"], sensitivity=True),)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from adascale import detectors
@@ -16,11 +17,10 @@ from adascale.core.types import Head, Outputs, Pixels
 from adascale.extraction.extract import extract_batch
 from adascale.images.loader import load_batches
 from adascale.paper import published
-from adascale.paper.studies.authors_scale import scale_of_authors, scale_score_of_authors
 from adascale.paper.studies.base import Block
 from adascale.paper.studies.experiment import Experiment, Subject
-from adascale.paper.studies.study import TEXTS, Study
-from adascale.report.document import Cell, Chart, Column, Line, Series
+from adascale.paper.studies.study import TEXTS, Study, series_of
+from adascale.report.document import Cell, Chart, Column, Line
 
 SIZES = (128, 512, 1024, 2048, 3024)
 BATCHES = (1, 256)
@@ -68,17 +68,11 @@ def _by_size(batch: int, seed: int, repeats: int) -> Block:
     """The arithmetic after the network, by the number of activations D."""
     lines = [Line(f"D={size}", _cells(size, batch, seed, repeats)) for size in SIZES]
     units = {"fixed": ("fixed", "µs"), "variable": ("variable", "µs"), "ratio": ("variable / fixed", "ratio")}
-    columns = [
-        Column(f"{part}.{key}", title, group, unit=unit)
-        for part, group in _PARTS.items()
-        for key, (title, unit) in units.items()
-    ]
-    labels = [line.label for line in lines]
-    charts = []
-    for part, title in _PARTS.items():
-        cells = [line.cells[f"{part}.ratio"] for line in lines]
-        series = _series("ratio", cells, [cell.spread or 0.0 for cell in cells])
-        charts.append(Chart("lines", f"{title}, batch {batch}", series, labels, y="variable / fixed"))
+    labels, columns, charts = [line.label for line in lines], [], []
+    for part, group in _PARTS.items():
+        columns += [Column(f"{part}.{key}", title, group, unit=unit) for key, (title, unit) in units.items()]
+        series = series_of("ratio", [line.cells[f"{part}.ratio"] for line in lines])
+        charts.append(Chart("lines", f"{group}, batch {batch}", series, labels, y="variable / fixed"))
     return Block(f"{batch} image{'s' * (batch > 1)} a call", columns, lines, charts)
 
 
@@ -87,8 +81,7 @@ def _cells(size: int, batch: int, seed: int, repeats: int) -> dict[str, Cell]:
     times, cells = postprocessing(size, batch, seed, repeats), {}
     for part in _PARTS:
         fixed, variable = times[f"{part}.fixed"], times[f"{part}.variable"]
-        compared = batch == 1 and part == "scale"
-        known = published.other("latency", None, "ratio", f"D={size}") if compared else None
+        known = published.other("latency", None, "ratio", f"D={size}") if (batch, part) == (1, "scale") else None
         cells[f"{part}.fixed"] = _cell(fixed, 1e6)
         cells[f"{part}.variable"] = _cell(variable, 1e6)
         cells[f"{part}.ratio"] = _cell(variable.over(fixed), 1, known)
@@ -97,13 +90,6 @@ def _cells(size: int, batch: int, seed: int, repeats: int) -> dict[str, Cell]:
 
 def _cell(timing: Timing, unit: float, known: float | None = None) -> Cell:
     return Cell(unit * timing.median, known, unit * timing.spread)
-
-
-def _series(name: str, cells: Sequence[Cell], spread: Sequence[float] = ()) -> list[Series]:
-    """The measured values and, where there are any, the paper's."""
-    measured = Series(name, [cell.measured for cell in cells], spread=spread)
-    papers = [cell.paper for cell in cells]
-    return [measured, *([Series(name, papers, paper=True)] if any(value is not None for value in papers) else [])]
 
 
 def postprocessing(size: int, batch: int, seed: int, repeats: int, classes: int = _CLASSES) -> dict[str, Timing]:
@@ -134,6 +120,24 @@ def _scaled(method: detectors.AdaSCALE_A, samples: Outputs) -> Tensor:
     return samples.features * scale.to(samples.features.dtype)[:, None]
 
 
+def scale_of_authors(features: Tensor, percentile: float = 85) -> Tensor:
+    """SCALE (Xu et al., 2024) in the steps of its authors' code and in the dtype of the features (N, D).
+
+    A row becomes ``a exp(s1 / s2)``: ``s1`` is its sum, ``s2`` the sum of its k largest values.
+    """
+    kept, size = features.clone(), features.shape[1]
+    total = kept.sum(1)
+    values, places = kept.topk(size - round(size * percentile / 100), dim=1)
+    kept.zero_().scatter_(1, places, values)
+    return features * (total / kept.sum(1)).exp()[:, None]
+
+
+def scale_score_of_authors(features: Tensor, head: Head, percentile: float = 85) -> Tensor:
+    """The score that follows, higher = more OOD: ``S = -logsumexp(W (a exp(r)) + b)``."""
+    scaled = scale_of_authors(features, percentile)
+    return -F.linear(scaled, head.weight, head.bias).logsumexp(1)
+
+
 def _by_pixels() -> dict[str, detectors.AdaSCALE_A]:
     return {pixels: detectors.AdaSCALE_A(pixels=pixels) for pixels in PIXELS}
 
@@ -146,8 +150,8 @@ def _whole_score(experiment: Experiment, subject: Subject, repeats: int) -> Bloc
     for name, timing in times.items():
         ratio, known = timing.over(times["plain forward"]), published.other("cost", None, name, "forwards")
         lines.append(Line(name, {cost.key: _cell(ratio, 1, known), own.key: _cell(timing, 1e3 / images)}))
-    series = _series("total cost", [line.cells[cost.key] for line in lines])
-    chart = Chart("dots", "Total cost", series, [line.label for line in lines], y="plain forward passes")
+    series = series_of("total cost", [replace(line.cells[cost.key], spread=None) for line in lines])
+    chart = Chart("dots", "Total cost", series, list(times), y="plain forward passes")
     return Block(f"{subject.name}: a score of {images} images", [cost, own], lines, [chart])
 
 

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -81,20 +81,20 @@ class TrainingStudy(Study):
         """Whether the network's weights say that they were trained with this loss."""
         return bool(subject.network.trained.get("loss") == self.loss)
 
-    def tried(self, experiment: Experiment, subject: Subject, label: str, recipe: Recipe | None = None) -> Tried:
-        """The methods on this network, after training by the recipe if there is one."""
-        network, record = (subject, {}) if recipe is None else retrain(experiment, subject, recipe)
-        run = experiment.job(network, robust_entries(experiment, network)).run()
-        accuracy = "no labels" if run.accuracy is None else f"accuracy {100 * run.accuracy:.2f} %"
-        return Tried(label, run, f"{label}: {accuracy} on the ID test images{_robustness(record)}.")
-
-
-def _robustness(record: dict[str, Any]) -> str:
-    """The accuracy under attack before and after adversarial training."""
-    if "end_robust_accuracy" not in record:
-        return ""
-    before, after = (f"{100 * record[f'{when}_robust_accuracy']:.2f} %" for when in ("start", "end"))
-    return f"; on validation images under PGD {after} (before training {before})"
+    def tried(
+        self, experiment: Experiment, subject: Subject, label: str, recipes: Mapping[str, Recipe]
+    ) -> Iterator[Tried]:
+        """The network as given; on the digits, where it was not trained with the loss, also trained by each recipe."""
+        further = recipes if trains_networks(experiment) and not self.declared(subject) else {}
+        for name, recipe in ((label, None), *further.items()):
+            network, record = (subject, {}) if recipe is None else retrain(experiment, subject, recipe)
+            run = experiment.job(network, robust_entries(experiment, network)).run()
+            note = "no labels" if run.accuracy is None else f"accuracy {100 * run.accuracy:.2f} %"
+            note += " on the ID test images"
+            if "end_robust_accuracy" in record:
+                before, after = (f"{100 * record[f'{when}_robust_accuracy']:.2f} %" for when in ("start", "end"))
+                note += f"; on validation images under PGD {after} (before training {before})"
+            yield Tried(name, run, f"{name}: {note}.")
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,8 @@ class Adversarial(TrainingStudy):
 
     def blocks(self, experiment: Experiment) -> Iterator[Block]:
         for subject in experiment.subjects:
-            trained = subject.network.trained
-            label = f"eps={trained['eps']:g}" if self.declared(subject) else "as given"
-            found = [self.tried(experiment, subject, label)]
-            if trains_networks(experiment) and not self.declared(subject):
-                found += [self.tried(experiment, subject, name, recipe) for name, recipe in _SHORT.items()]
+            label = f"eps={subject.network.trained['eps']:g}" if self.declared(subject) else "as given"
+            found = list(self.tried(experiment, subject, label, _SHORT))
             place = experiment.compared(subject)
             yield _ratios(subject, None if experiment.changed(subject) else place, found)
             runs = [relabelled(one.run, f"{one.label} ") for one in found]
@@ -125,7 +122,7 @@ def _ratios(subject: Subject, place: published.Place | None, found: Sequence[Tri
             known = published.other("adversarial-ratio", place, _papers_name(name), one.label)
             cells[one.label] = Cell(q_cells(one.run.profiles, name)["q"].measured, known)
         lines.append(Line(set_label(first, name), cells))
-    series = [Series(one.label, [line.cells.get(one.label, Cell(None)).measured for line in lines]) for one in found]
+    series = [Series(one.label, [line.cells.get(one.label, Cell()).measured for line in lines]) for one in found]
     chart = Chart("bars", "Q over that of ID", series, [line.label for line in lines], y="Q_OOD / Q_ID")
     note = "\n".join(one.note for one in found)
     return Block(f"{subject.name}: shift", columns, lines, [chart] if lines else [], note)
@@ -146,12 +143,10 @@ class Ish(TrainingStudy):
     """The methods on networks with and without ISH; on the digits the second is made from the first."""
 
     def blocks(self, experiment: Experiment) -> Iterator[Block]:
-        found = []
+        found = list[Tried]()
         for subject in experiment.subjects:
             name, tuned = subject.network.name, f"{subject.network.name} (ISH)"
-            found.append(self.tried(experiment, subject, tuned if self.declared(subject) else name))
-            if trains_networks(experiment) and not self.declared(subject):
-                found.append(self.tried(experiment, subject, tuned, _SHORT_ISH))
+            found += self.tried(experiment, subject, tuned if self.declared(subject) else name, {tuned: _SHORT_ISH})
         runs = [relabelled(one.run, f"{one.label}: ") for one in found]
         yield with_note(table_of("with and without ISH", runs, "", None), *(one.note for one in found))
 

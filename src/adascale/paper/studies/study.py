@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from adascale.bench import figures as bench
 from adascale.bench.results import USUAL, ModelRun, Row, Spectrum
+from adascale.bench.tables import summary
 from adascale.paper import published
 from adascale.paper.studies.base import Block, Result, has_paper
-from adascale.paper.studies.build import block, missing
 from adascale.paper.studies.experiment import Experiment, Subject
-from adascale.report.document import Column
+from adascale.report.document import Cell, Chart, Column, Line, Series
 
-Texts = tuple[str, str, str, str, str, str]
 # The first six fields of every study of the package, by its name and in the order of the report
-TEXTS: Mapping[str, Texts] = {
+TEXTS: Mapping[str, tuple[str, str, str, str, str, str]] = {
     line["name"]: (line["name"], line["title"], line["source"], line["question"], line["passes"], line["note"])
     for line in published.lines("studies")
 }
@@ -36,8 +35,8 @@ class Study(ABC):
     question: str
     passes: str = "clean and one view"
     note: str = ""
+    sensitivity: bool = False  # whether AdaSCALE starts from the paper's sensitivity tables
     uses_given: ClassVar[bool] = True  # whether the experiment's parameters of AdaSCALE count
-    sensitivity: ClassVar[bool] = False  # whether AdaSCALE starts from the paper's sensitivity tables
 
     def run(self, experiment: Experiment) -> Result:
         """Measure everything that the study shows."""
@@ -108,19 +107,76 @@ def figures_of(run: ModelRun) -> list[Row]:
     return bench.figures(run, intervals=False)
 
 
-def table_of(
+def block(
     title: str,
-    runs: Sequence[ModelRun],
+    rows: Iterable[Row],
     table: str,
     place: published.Place | None,
-    rows: Mapping[str, str] | None = None,
+    names: Mapping[str, str] = {},
+    figures: Sequence[Column] = USUAL,
+    spectra: Sequence[Spectrum] = ("ood",),
+) -> Block:
+    """A line for each method of the rows; over several models (networks, draws), mean and standard deviation.
+
+    table, place: where the paper's figures are. names: the paper's row for a label that the paper calls by another
+    name; "" if it has none.
+    """
+    found = summary(title, [row for row in rows if row.spectrum in spectra], figures)
+    lines, whose = [], set[str]()
+    for line in found.lines:
+        cells, row = {}, names.get(line.label, line.label)
+        compared = None if line.remark else place  # the paper's mean is over all networks
+        for key, cell in line.cells.items():
+            spectrum, kind, figure = key.split(".")
+            if known := published.figure(table, compared, row, kind, spectrum):
+                whose.add(known.network)
+            cells[key] = replace(cell, paper=getattr(known, figure, None))
+        lines.append(Line(line.whole_label, cells))
+    note = ""
+    if place is not None and published.AVERAGE in whose:
+        seeds = ", three training seeds each" if place.data.startswith("cifar") else ""
+        note = f"The paper's figures here are means over {', '.join(published.paper_networks(place.data))}{seeds}."
+    return Block(title, found.columns, lines, [_chart(metric, found.columns, lines) for metric in USUAL], note)
+
+
+def _chart(metric: Column, columns: Sequence[Column], lines: Sequence[Line]) -> Chart:
+    """A metric of every line: a curve for values of one parameter, otherwise rows of dots."""
+    series = []
+    for column in columns:
+        if column.title == metric.title:
+            series += series_of(column.group, [line.cells.get(column.key, Cell()) for line in lines])
+    labels = tuple(line.label for line in lines)
+    curve = len({label.partition("=")[0] for label in labels}) == 1 and "=" in labels[0]
+    return Chart("lines" if curve else "dots", metric.title, series, labels, y=f"{metric.title} in %")
+
+
+def series_of(name: str, cells: Sequence[Cell]) -> list[Series]:
+    """The measured values with their spread and, where there are any, the paper's."""
+    spread = tuple(cell.spread or 0.0 for cell in cells) if any(cell.spread for cell in cells) else ()
+    measured, papers = (tuple(getattr(cell, part) for cell in cells) for part in ("measured", "paper"))
+    found = [Series(name, measured, spread=spread), Series(name, papers, paper=True)]
+    return found if any(value is not None for value in papers) else found[:1]
+
+
+def missing(made: Block, *runs: ModelRun) -> Block:
+    """The block with what is not in it: methods that could not be fitted, images that could not be read."""
+    notes, unreadable = [made.note], 0
+    for run in runs:
+        notes += [f"Left out: {label}: {reason}" for label, reason in run.left_out.items()]
+        failures = {name: info.failures for name, info in run.sets.items() if info.failures}
+        for name, found in failures.items():
+            image, reason = next(iter(found.items()))
+            notes.append(f"{len(found)} images of {name} could not be read, such as {image}: {reason}")
+        unreadable = sum(map(len, failures.values()))
+    # An image that cannot be read is missing from every run: it is named once.
+    return with_note(replace(made, note="", unreadable=unreadable), *dict.fromkeys(notes))
+
+
+def table_of(
+    title: str, runs: Sequence[ModelRun], table: str, place: published.Place | None, names: Mapping[str, str] = {}
 ) -> Block:
     """One table of one or several runs, with a note on everything that is missing from them; see `block`."""
-    made = block(title, [row for run in runs for row in figures_of(run)], table, place, rows)
-    for run in runs:
-        made = missing(made, run)
-    # An image that cannot be read is missing from every run: it is named once.
-    return replace(made, note="\n".join(dict.fromkeys(made.note.splitlines())))
+    return missing(block(title, [row for run in runs for row in figures_of(run)], table, place, names), *runs)
 
 
 def with_note(made: Block, *notes: str) -> Block:

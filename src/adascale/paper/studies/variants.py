@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from adascale.core.types import Outputs
 from adascale.detectors import Detector
 from adascale.detectors.adaptive import Adaptive
 from adascale.extraction.cache import Extracted
-from adascale.paper.studies.experiment import AdaScaleName, Experiment, Subject
+from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import Measured, NetworkTables
 
 _CHUNK = 1024
@@ -40,7 +40,7 @@ class Variant:
     reference: tuple[int, ...] | None = None
 
 
-Bases = Callable[[AdaScaleName], Adaptive]  # AdaSCALE-A and -L as they are for a network
+Bases = Callable[[str], Adaptive]  # AdaSCALE-A and -L as they are for a network
 Variants = Callable[[Bases], Sequence[Variant]]
 
 
@@ -57,13 +57,6 @@ class Variation(NetworkTables):
 
     def notes(self, experiment: Experiment) -> list[str]:
         return [*experiment.start_notes(self.sensitivity), *experiment.spectra_notes(self.spectra)]
-
-
-@dataclass(frozen=True)
-class Sensitivity(Variation):
-    """A variation that the paper's sensitivity tables have."""
-
-    sensitivity: ClassVar[bool] = True
 
 
 def changed(changes: Mapping[str, Mapping[str, Any]]) -> Variants:
@@ -110,10 +103,13 @@ def measure(job: Job, variants: Sequence[Variant]) -> ModelRun:
                 for label, values in _scores(job, group, reference, found):
                     scores.setdefault(label, {})[name] = values
                 advance(len(found))
-    unfitted = "it cannot be fitted on these images"
-    left_out = {v.label: infinite(scores[v.label]) if v.label in scores else unfitted for v in made}
-    left_out = {label: reason for label, reason in left_out.items() if reason}
-    usable = {variant.label: scores[variant.label] for variant in made if variant.label not in left_out}
+    usable, left_out = dict[str, dict[str, Tensor]](), dict[str, str]()
+    for label in (variant.label for variant in made):
+        reason = infinite(scores[label]) if label in scores else "it cannot be fitted on these images"
+        if reason:
+            left_out[label] = reason
+        else:
+            usable[label] = scores[label]
     if not usable:
         raise InputError(f"{job.network.name}, {made[0].label}: {left_out[made[0].label]}.")
     infos = {name: SetInfo(kind, len(found), found.failures) for name, (kind, found) in sets.items()}

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from adascale.core.errors import InputError
-from adascale.paper.studies.base import Result, from_document, has_paper
+from adascale.paper.studies.base import FORMAT, FORMAT_VERSION, Block, Result, has_paper
 from adascale.report import html
 from adascale.report.csv import quantities
-from adascale.report.document import Document
+from adascale.report.document import Cell, Chart, Column, Document, Line, Series
 from adascale.report.markdown import to_markdown
 from adascale.storage.atomic import write_text
 
@@ -50,11 +50,24 @@ def remove(study: str, folder: Path) -> list[str]:
 def load_result(path: Path) -> Result:
     """The result in a ``NAME.json``."""
     try:
-        return from_document(json.loads(path.read_text("utf8")))
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from error
+        document = json.loads(path.read_text("utf8"))
+        if document.pop("format") != FORMAT or document.pop("format_version") != FORMAT_VERSION:
+            raise KeyError("format")
+        return Result(**{**document, "blocks": [_block(**block) for block in document["blocks"]]})
+    except (AttributeError, KeyError, TypeError) as error:
+        reason = f"This is not a result of adascale study that this version can read ({error})."
+        raise InputError(f"{path}: {reason}") from error
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as a study's result ({error}).") from error
+
+
+def _block(columns: Any, lines: Any, charts: Any, **rest: Any) -> Block:
+    return Block(
+        columns=[Column(**column) for column in columns],
+        lines=[Line(line["label"], {key: Cell(**cell) for key, cell in line["cells"].items()}) for line in lines],
+        charts=[Chart(**{**chart, "series": [Series(**series) for series in chart["series"]]}) for chart in charts],
+        **rest,
+    )
 
 
 def write_page(folder: Path, names: Sequence[str]) -> Path:
@@ -80,18 +93,16 @@ def studies_page(results: Sequence[Result]) -> str:
 
 def _mixed(results: Sequence[Result]) -> list[str]:
     """A warning for the reader if the results are of different suites, images or networks."""
-    kinds: dict[str, Callable[[Result], Any]] = {
-        "suite": lambda one: one.suite,
-        "images": lambda one: one.about.get("sets"),
-        "networks": lambda one: {name: x["fingerprint"] for name, x in one.about.get("networks", {}).items()},
-    }
-    found = [name for name, of in kinds.items() if any(of(one) != of(results[0]) for one in results[1:])]
-    if not found:
-        return []
+    kinds: dict[str, list[Any]] = {"suite": [one.suite for one in results], "images": [], "networks": []}
     runs: dict[str, list[str]] = {}
     for one in results:
-        images = sum(about["images"] for about in one.about.get("sets", {}).values())
-        networks = ", ".join(one.about.get("networks", {}))
-        runs.setdefault(f"{one.suite}, {images} images, {networks}", []).append(one.study)
+        sets, networks = one.about.get("sets", {}), one.about.get("networks", {})
+        kinds["images"].append(sets)
+        kinds["networks"].append({name: about["fingerprint"] for name, about in networks.items()})
+        images = sum(about["images"] for about in sets.values())
+        runs.setdefault(f"{one.suite}, {images} images, {', '.join(networks)}", []).append(one.study)
+    found = [name for name, values in kinds.items() if any(value != values[0] for value in values)]
+    if not found:
+        return []
     texts = "; ".join(f"{', '.join(names)}: {run}" for run, names in runs.items())
     return [f"Not all sections are of the same {', '.join(found)}; do not compare across them. {texts}."]
