@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from adascale.bench import SUITES
 from adascale.core.errors import InputError
-
-Value = TypeVar("Value")
-PathOrNone = TypeVar("PathOrNone", Path, Path | None)
 
 
 def method_names(texts: list[str]) -> list[str]:
@@ -26,36 +24,12 @@ def method_names(texts: list[str]) -> list[str]:
     return names
 
 
-def methods(value: Value) -> Value:
-    method_names([value] if isinstance(value, str) else value or [])  # type: ignore[arg-type]
+def known_methods(value: Any) -> Any:
+    method_names([value] if isinstance(value, str) else value or [])
     return value
 
 
-def images(value: str | None) -> str | None:
-    if value not in (None, "-"):
-        _exists(Path(str(value)), "file or folder", "give a folder, an image, an image list or an .npz")
-    return value
-
-
-def detector_file(value: Path) -> Path:
-    return _exists(value, "detector file", "make one with adascale fit")
-
-
-def detector_files(value: list[Path]) -> list[Path]:
-    return list(map(detector_file, value))
-
-
-def results(value: Path) -> Path:
-    return _exists(value, "folder", "give the --out folder of an adascale bench run")
-
-
-def folder(value: PathOrNone) -> PathOrNone:
-    if value is not None and value.exists() and not value.is_dir():
-        raise InputError(f"{value} is a file; give a folder.")
-    return value
-
-
-def suite(value: str | None) -> str | None:
+def known_suite(value: Any) -> Any:
     if value is not None and value not in SUITES:
         from adascale.bench.suites import load_suite
 
@@ -63,7 +37,24 @@ def suite(value: str | None) -> str | None:
     return value
 
 
-def _exists(path: Path, what: str, advice: str) -> Path:
-    if not path.exists():
-        raise InputError(f"There is no {what} {path}; {advice}.")
-    return path
+def folder(value: Any) -> Any:
+    if value is not None and value.exists() and not value.is_dir():
+        raise InputError(f"{value} is a file; give a folder.")
+    return value
+
+
+def _existing(what: str, advice: str) -> Callable[[Any], Any]:
+    """A check that a path, or each path of a list, exists. The text ``-`` stands for a list on stdin."""
+
+    def check(value: Any) -> Any:
+        for path in value if isinstance(value, list) else [value]:
+            if path not in (None, "-") and not Path(path).exists():
+                raise InputError(f"There is no {what} {path}; {advice}.")
+        return value
+
+    return check
+
+
+images = _existing("file or folder", "give a folder, an image, an image list or an .npz")
+detector_files = _existing("detector file", "make one with adascale fit")
+results = _existing("folder", "give the --out folder of an adascale bench run")

@@ -6,65 +6,48 @@ Nothing here imports PyTorch, so that ``--help`` and a mistyped call answer at o
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
-
-from typer import Argument, Option
+from typing import Literal
 
 from adascale.bench import SUITES
 from adascale.cli import checks, groups
-from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights
+from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights, argument, option
 
 
 class Fit(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module="fit"):
     """Learn from in-distribution images and write a detector file."""
 
     images: groups.Images
-    output: Annotated[Path, Option("--output", "-o", help="Detector file; a folder for several methods.")]
+    output: Path = option(..., "Detector file; a folder for several methods.", "--output", "-o")
     weights: Weights = None
-    method: Annotated[
-        Texts, Option(help="See adascale methods, or file.py:Class; repeatable.", callback=checks.methods)
-    ] = None
-    setting: Annotated[Texts, Option("--set", help="A parameter: p_max=90, scale.percentile=80.")] = None
-    preset: Annotated[str | None, Option(help="The paper's setting, e.g. imagenet/resnet-50.")] = None
-    train: Annotated[
-        str | None, Option(help="Training images, for methods that learn from them.", callback=checks.images)
-    ] = None
-    tune: Annotated[
-        bool | None,
-        Option(
-            "--tune/--no-tune",
-            help="Choose parameters on outliers made from the images [default: AdaSCALE, from 64 images on].",
-        ),
-    ] = None
-    alpha: Annotated[float, Option(help="Share of in-distribution images that may be flagged.")] = 0.05
-    split_seed: Annotated[int, Option(help="Seed of the split into fitting and calibration images.")] = 0
-    root: groups.Root = None
-    precision: Annotated[str | None, Option(help="bf16 or fp16: faster on some hardware; scores change slightly.")] = (
-        None
+    method: Texts = option(None, "See adascale methods, or file.py:Class; repeatable.", check=checks.known_methods)
+    setting: Texts = option(None, "A parameter: p_max=90, scale.percentile=80.", "--set")
+    preset: str | None = option(None, "The paper's setting, e.g. imagenet/resnet-50.")
+    train: str | None = option(None, "Training images, for methods that learn from them.", check=checks.images)
+    tune: bool | None = option(
+        None,
+        "Choose parameters on outliers made from the images [default: AdaSCALE, from 64 images on].",
+        "--tune/--no-tune",
     )
+    alpha: float = option(0.05, "Share of in-distribution images that may be flagged.")
+    split_seed: int = option(0, "Seed of the split into fitting and calibration images.")
+    root: groups.Root = None
+    precision: str | None = option(None, "bf16 or fp16: faster on some hardware; scores change slightly.")
     compiled: groups.Compiled = False
-    draft: Annotated[bool, Option("--draft", help="Decode large JPEGs at a fraction of their size: faster.")] = False
+    draft: bool = option(False, "Decode large JPEGs at a fraction of their size: faster.", "--draft")
 
 
 class Score(PassOptions, Command, module="fit"):
     """Score, p-value and decision for each image."""
 
     images: groups.Images
-    detector: Annotated[
-        list[Path],
-        Option("--detector", "-d", help="Detector file, or a folder of them.", callback=checks.detector_files),
-    ]
-    output: Annotated[
-        Path | None, Option("--output", "-o", help="scores.csv, .jsonl or .parquet [default: stdout].")
-    ] = None
-    decide: Annotated[bool, Option("--decide", help="Only the decisions, at about the price of a forward pass.")] = (
-        False
+    detector: list[Path] = option(
+        ..., "Detector file, or a folder of them.", "--detector", "-d", check=checks.detector_files
     )
-    model: Annotated[str | None, Option(help="The network, if it moved since fit.")] = None
+    output: Path | None = option(None, "scores.csv, .jsonl or .parquet [default: stdout].", "--output", "-o")
+    decide: bool = option(False, "Only the decisions, at about the price of a forward pass.", "--decide")
+    model: str | None = option(None, "The network, if it moved since fit.")
     weights: Weights = None
-    method: Annotated[
-        Texts, Option(help="file.py:Class of your own method, if a detector has one.", callback=checks.methods)
-    ] = None
+    method: Texts = option(None, "file.py:Class of your own method, if a detector has one.", check=checks.known_methods)
     root: groups.Root = None
     device: groups.Device = "auto"
     compiled: groups.Compiled = False
@@ -75,60 +58,52 @@ class Bench(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, m
 
     suite: groups.SuiteName = None
     out: groups.Results = Path("adascale-bench")
-    methods: Annotated[
-        Texts, Option(help="Names or file.py:Class, repeatable or with commas [default: all].", callback=checks.methods)
-    ] = None
+    methods: Texts = option(
+        None, "Names or file.py:Class, repeatable or with commas [default: all].", check=checks.known_methods
+    )
     setting: groups.Settings = None
-    preset: Annotated[str | None, Option(help="Also run the paper's setting, e.g. imagenet/resnet-50.")] = None
-    tune: Annotated[
-        Literal["none", "self", "ood"],
-        Option(help="Also run tuned methods: on outliers made from the ID images, or on the suite's OOD-val."),
-    ] = "none"
+    preset: str | None = option(None, "Also run the paper's setting, e.g. imagenet/resnet-50.")
+    tune: Literal["none", "self", "ood"] = option(
+        "none", "Also run tuned methods: on outliers made from the ID images, or on the suite's OOD-val."
+    )
 
 
 class Tune(groups.NetworksOptions, groups.ImageOptions, PassOptions, Command, module="bench"):
     """Choose a method's parameters on ID images alone, or with OOD validation images, as OpenOOD does."""
 
     suite: groups.SuiteName = None
-    method: Annotated[str, Option(help="See adascale methods, or file.py:Class.", callback=checks.methods)] = (
-        "adascale_a"
+    method: str = option("adascale_a", "See adascale methods, or file.py:Class.", check=checks.known_methods)
+    grid: str | None = option(
+        None, "one-knob, paper, pairs, or 'p_min=60,65 p_max=80,85' [default: the method's search space]."
     )
-    grid: Annotated[
-        str | None,
-        Option(help="one-knob, paper, pairs, or 'p_min=60,65 p_max=80,85' [default: the method's search space]."),
-    ] = None
     setting: groups.Settings = None
-    by: Annotated[
-        Literal["self", "ood"] | None,
-        Option(help="Judge by outliers made from the ID images, or by OOD-val [default: ood where there is any]."),
-    ] = None
-    ood_val: Annotated[Texts, Option(help="NAME=PATH of OOD validation images; repeatable.")] = None
-    out: Annotated[Path | None, Option("--out", "-o", help="CSV file for every point and its AUROC.")] = None
+    by: Literal["self", "ood"] | None = option(
+        None, "Judge by outliers made from the ID images, or by OOD-val [default: ood where there is any]."
+    )
+    ood_val: Texts = option(None, "NAME=PATH of OOD validation images; repeatable.")
+    out: Path | None = option(None, "CSV file for every point and its AUROC.", "--out", "-o")
 
 
 class Compare(Command, module="bench"):
     """Two benchmarks side by side: what moved, what was set differently."""
 
-    first: Annotated[Path, Argument(help="The results folder of a benchmark.", callback=checks.results)]
-    second: Annotated[Path, Argument(help="Another one.", callback=checks.results)]
-    every_set: Annotated[bool, Option("--all", help="Every set, not only the means.")] = False
+    first: Path = argument(..., "The results folder of a benchmark.", check=checks.results)
+    second: Path = argument(..., "Another one.", check=checks.results)
+    every_set: bool = option(False, "Every set, not only the means.", "--all")
 
 
 class Study(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="study"):
     """Run the paper's tables and figures, with the published values beside ours; NAME is one of `study list`."""
 
-    names: Annotated[list[str], Argument(metavar="NAME...", help="Studies, all, or list to see what there is.")]
-    suite: Annotated[
-        str | None,
-        Option(
-            help=f"{', '.join(SUITES)}, or a TOML file [default: digits, without --model and --id].",
-            callback=checks.suite,
-        ),
-    ] = None
-    preset: Annotated[
-        Texts,
-        Option(help="What the paper calls the network, e.g. imagenet/resnet-50; one, or one for each network."),
-    ] = None
+    names: list[str] = argument(..., "Studies, all, or list to see what there is.", metavar="NAME...")
+    suite: str | None = option(
+        None,
+        f"{', '.join(SUITES)}, or a TOML file [default: digits, without --model and --id].",
+        check=checks.known_suite,
+    )
+    preset: Texts = option(
+        None, "What the paper calls the network, e.g. imagenet/resnet-50; one, or one for each network."
+    )
     out: groups.Results = Path("adascale-study")
     setting: groups.Settings = None
 
@@ -136,25 +111,21 @@ class Study(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, m
 class RecipeOptions(groups.Options):
     """What differs from the recipe of the loss."""
 
-    loss: Annotated[Literal["cross-entropy", "ish", "adversarial"], Option(help="What is minimised.")] = "cross-entropy"
-    epochs: Annotated[int | None, Option(min=1, help="Passes over the images [default: 100, for ish 10].")] = None
-    lr: Annotated[float | None, Option(help="First learning rate [default: 0.1, for ish 0.003].")] = None
-    batch_size: Annotated[int | None, Option(min=1, help="Images per step, over all processes [default: 128].")] = None
-    weight_decay: Annotated[
-        float | None, Option(help="For every layer [default: 5e-4, for the last layer of ish 5e-5].")
-    ] = None
-    eps: Annotated[float | None, Option(help="Adversarial: largest change of a pixel in 0..1 [default: 0.01].")] = None
-    attack_steps: Annotated[int | None, Option(min=1, help="Adversarial: steps of PGD [default: 7].")] = None
-    keep: Annotated[float | None, Option(help="ISH: percent of the features kept [default: 15].")] = None
-    augment: Annotated[bool, Option(help="Random crops and mirrors.")] = True
-    width: Annotated[float | None, Option(help="Share of an adascale: network's channels [default: 1].")] = None
-    budget: Annotated[
-        float,
-        Option(
-            help="Share of the full cost, for a CPU: untrained adascale: networks get epochs x sqrt(SHARE) and width x "
-            "SHARE^(1/4), others epochs x SHARE; --epochs and --width take precedence."
-        ),
-    ] = 1.0
+    loss: Literal["cross-entropy", "ish", "adversarial"] = option("cross-entropy", "What is minimised.")
+    epochs: int | None = option(None, "Passes over the images [default: 100, for ish 10].", min=1)
+    lr: float | None = option(None, "First learning rate [default: 0.1, for ish 0.003].")
+    batch_size: int | None = option(None, "Images per step, over all processes [default: 128].", min=1)
+    weight_decay: float | None = option(None, "For every layer [default: 5e-4, for the last layer of ish 5e-5].")
+    eps: float | None = option(None, "Adversarial: largest change of a pixel in 0..1 [default: 0.01].")
+    attack_steps: int | None = option(None, "Adversarial: steps of PGD [default: 7].", min=1)
+    keep: float | None = option(None, "ISH: percent of the features kept [default: 15].")
+    augment: bool = option(True, "Random crops and mirrors.")
+    width: float | None = option(None, "Share of an adascale: network's channels [default: 1].")
+    budget: float = option(
+        1.0,
+        "Share of the full cost, for a CPU: untrained adascale: networks get epochs x sqrt(SHARE) and width x "
+        "SHARE^(1/4), others epochs x SHARE; --epochs and --width take precedence.",
+    )
 
 
 class Train(groups.NetworkOptions, PreprocessOptions, RecipeOptions, Command, module="train"):
@@ -163,41 +134,31 @@ class Train(groups.NetworkOptions, PreprocessOptions, RecipeOptions, Command, mo
     Several GPUs: torchrun --nproc-per-node 4 -m adascale train ... (needs the extra train).
     """
 
-    data: Annotated[
-        str,
-        Option(
-            help="Folder with a subfolder for each class, image list with labels, or .npz with labels.",
-            callback=checks.images,
-        ),
-    ]
-    out: Annotated[Path, Option("--out", "-o", help="Folder for the weights.", callback=checks.folder)] = Path(
-        "adascale-train"
+    data: str = option(
+        ..., "Folder with a subfolder for each class, image list with labels, or .npz with labels.", check=checks.images
     )
-    val: Annotated[str | None, Option(help="Images like --data, for the accuracy.", callback=checks.images)] = None
+    out: Path = option(Path("adascale-train"), "Folder for the weights.", "--out", "-o", check=checks.folder)
+    val: str | None = option(None, "Images like --data, for the accuracy.", check=checks.images)
     root: groups.Root = None
-    init: Annotated[
-        str | None, Option(help="Weights file to start from, or pretrained for the source's own [default: random].")
-    ] = None
-    classes: Annotated[int | None, Option(min=1, help="Number of classes [default: as many as labels].")] = None
-    seed: Annotated[int, Option(min=0, max=2**31, help="Seed of weights, order and augmentation.")] = 0
-    seeds: Annotated[int, Option(min=1, help="Train this many networks, with seeds from --seed on.")] = 1
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16", "fp16"], Option(help="auto: bf16 or fp16 on a GPU, fp32 on a CPU.")
-    ] = "auto"
-    save_every: Annotated[float, Option(min=0, help="Minutes between checkpoints within an epoch.")] = 10.0
+    init: str | None = option(None, "Weights file to start from, or pretrained for the source's own [default: random].")
+    classes: int | None = option(None, "Number of classes [default: as many as labels].", min=1)
+    seed: int = option(0, "Seed of weights, order and augmentation.", min=0, max=2**31)
+    seeds: int = option(1, "Train this many networks, with seeds from --seed on.", min=1)
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = option("auto", "auto: bf16 or fp16 on a GPU, fp32 on a CPU.")
+    save_every: float = option(10.0, "Minutes between checkpoints within an epoch.", min=0)
     workers: groups.Workers = None
 
 
 class Methods(Command, module="describe"):
     """List the methods; with a NAME, its definition, parameters and search space."""
 
-    name: Annotated[str | None, Argument(help="One method, in full: its name or file.py:Class.")] = None
+    name: str | None = argument(None, "One method, in full: its name or file.py:Class.")
 
 
 class Check(Command, module="describe"):
     """Check that a method of your own keeps the contract of every method; exit code 2 if it does not."""
 
-    method: Annotated[str, Argument(help="path/to/file.py:Class, or a name.")]
+    method: str = argument(..., "path/to/file.py:Class, or a name.")
 
 
 class Env(Command, module="describe"):
@@ -207,13 +168,11 @@ class Env(Command, module="describe"):
 class Inspect(Command, module="describe"):
     """Show what a detector file holds."""
 
-    file: Annotated[Path, Argument(help="A detector file.", callback=checks.detector_file)]
+    file: Path = argument(..., "A detector file.", check=checks.detector_files)
 
 
 class Demo(Command, module="demo"):
     """The main job, offline, in about a minute: train a small network, fit every method, compare, decide."""
 
-    out: Annotated[Path, Option(help="Folder for everything.", callback=checks.folder)] = Path("adascale-demo")
-    method: Annotated[Texts, Option(help="Only these methods [default: all]; repeatable.", callback=checks.methods)] = (
-        None
-    )
+    out: Path = option(Path("adascale-demo"), "Folder for everything.", check=checks.folder)
+    method: Texts = option(None, "Only these methods [default: all]; repeatable.", check=checks.known_methods)

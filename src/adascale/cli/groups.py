@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -19,10 +20,9 @@ from adascale.cli.console import app
 from adascale.network import FORMS
 
 if TYPE_CHECKING:
-    from adascale.extraction.batches import Passes
-
-if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
+
+    from adascale.extraction.batches import Passes
 else:  # Python 3.10 does not have it
 
     def dataclass_transform(**_: Any) -> Any:
@@ -36,7 +36,7 @@ Texts = list[str] | None
 SuiteName = Annotated[
     str | None,
     Argument(
-        help=f"{', '.join(SUITES)}, or a TOML file; omit it with --id and --near or --far.", callback=checks.suite
+        help=f"{', '.join(SUITES)}, or a TOML file; omit it with --id and --near or --far.", callback=checks.known_suite
     ),
 ]
 Results = Annotated[Path, Option("--out", "-o", help="Folder for the results.", callback=checks.folder)]
@@ -47,6 +47,20 @@ Root = Annotated[Path | None, Option(help="Folder where the paths of an image li
 Head = Annotated[str | None, Option(help="Name of the last linear layer, if it is not found.")]
 Device = Annotated[str, Option(help="cpu, cuda, cuda:1, mps ...; auto takes a GPU where there is one.")]
 Compiled = Annotated[bool, Option("--compile", help="torch.compile the network: slow at first, then faster.")]
+
+
+def option(default: Any, text: str, *names: str, check: Callable[[Any], Any] | None = None, **more: Any) -> Any:
+    """An option of one command. default: ``...`` where it must be given. text: its help. check: see `checks`."""
+    return _declared(default, Option(*names, help=text, callback=check, **more))
+
+
+def argument(default: Any, text: str, check: Callable[[Any], Any] | None = None, **more: Any) -> Any:
+    """The same for an argument, which is given by its position."""
+    return _declared(default, Argument(help=text, callback=check, **more))
+
+
+def _declared(default: Any, typer_info: Any) -> Any:
+    return field(default=MISSING if default is ... else default, metadata={"typer": typer_info})
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -60,7 +74,7 @@ class Options:
 class PassOptions(Options):
     """How images go through the network."""
 
-    batch_size: Annotated[int, Option(min=1, help="Images per pass.")] = 32
+    batch_size: int = option(32, "Images per pass.", min=1)
     workers: Workers = None
 
     def passes(self) -> Passes:
@@ -72,16 +86,16 @@ class PassOptions(Options):
 class PreprocessOptions(Options):
     """What replaces parts of the network's own preprocessing."""
 
-    size: Annotated[str | None, Option(help="Resize: shorter side, or HEIGHT,WIDTH.")] = None
-    crop: Annotated[str | None, Option(help="Centre crop, the side of the input, or HEIGHT,WIDTH.")] = None
-    mean: Annotated[str | None, Option(help="Channel means, e.g. 0.485,0.456,0.406.")] = None
-    std: Annotated[str | None, Option(help="Channel standard deviations, e.g. 0.229,0.224,0.225.")] = None
+    size: str | None = option(None, "Resize: shorter side, or HEIGHT,WIDTH.")
+    crop: str | None = option(None, "Centre crop, the side of the input, or HEIGHT,WIDTH.")
+    mean: str | None = option(None, "Channel means, e.g. 0.485,0.456,0.406.")
+    std: str | None = option(None, "Channel standard deviations, e.g. 0.229,0.224,0.225.")
 
 
 class NetworkOptions(Options):
     """One network."""
 
-    model: Annotated[str, Option(help=f"The network: {FORMS}.")]
+    model: str = option(..., f"The network: {FORMS}.")
     head: Head = None
     device: Device = "auto"
 
@@ -89,10 +103,8 @@ class NetworkOptions(Options):
 class NetworksOptions(PreprocessOptions):
     """One network or several."""
 
-    model: Annotated[Texts, Option(help=f"The network: {FORMS}, digits, or a networks.json; repeatable.")] = None
-    weights: Annotated[
-        list[Path] | None, Option("--weights", help="Weights file; one for each --model, or several for one.")
-    ] = None
+    model: Texts = option(None, f"The network: {FORMS}, digits, or a networks.json; repeatable.")
+    weights: list[Path] | None = option(None, "Weights file; one for each --model, or several for one.", "--weights")
     head: Head = None
     device: Device = "auto"
 
@@ -100,49 +112,46 @@ class NetworksOptions(PreprocessOptions):
 class ImageOptions(Options):
     """A suite's files or one's own ID images, and how many of them are used."""
 
-    id_images: Annotated[str | None, Option("--id", help="ID test images, as for score; instead of a suite.")] = None
-    train: Annotated[str | None, Option(help="Training images for methods that learn from them.")] = None
-    data: Annotated[Path | None, Option(help="Where a suite's files are [default: OPENOOD_DATA, ./data].")] = None
-    limit: Annotated[int | None, Option(min=1, help="At most so many images of each set, drawn by --seed.")] = None
-    seed: Annotated[int, Option(help="Seed of every random draw.")] = 0
-    cache: Annotated[
-        Path | None,
-        Option(help="Folder of the activations [default: ADASCALE_CACHE, ~/.cache].", callback=checks.folder),
-    ] = None
+    id_images: str | None = option(None, "ID test images, as for score; instead of a suite.", "--id")
+    train: str | None = option(None, "Training images for methods that learn from them.")
+    data: Path | None = option(None, "Where a suite's files are [default: OPENOOD_DATA, ./data].")
+    limit: int | None = option(None, "At most so many images of each set, drawn by --seed.", min=1)
+    seed: int = option(0, "Seed of every random draw.")
+    cache: Path | None = option(
+        None, "Folder of the activations [default: ADASCALE_CACHE, ~/.cache].", check=checks.folder
+    )
 
 
 class SuiteOptions(ImageOptions):
     """The sets that are compared where no suite names them."""
 
-    val: Annotated[str | None, Option(help="ID images to fit on [default: a fifth of --id].")] = None
-    near: Annotated[Texts, Option(help="NAME=PATH of near-OOD images; repeatable.")] = None
-    far: Annotated[Texts, Option(help="NAME=PATH of far-OOD images; repeatable.")] = None
-    shifted: Annotated[
-        Texts, Option(help="NAME=PATH of shifted ID images, or noise:3, rotate:90, all; repeatable.")
-    ] = None
-    available: Annotated[bool, Option("--available", help="Run what is there; say what is missing.")] = False
-    report: Annotated[bool, Option(help="Write report.html, which needs matplotlib.")] = True
+    val: str | None = option(None, "ID images to fit on [default: a fifth of --id].")
+    near: Texts = option(None, "NAME=PATH of near-OOD images; repeatable.")
+    far: Texts = option(None, "NAME=PATH of far-OOD images; repeatable.")
+    shifted: Texts = option(None, "NAME=PATH of shifted ID images, or noise:3, rotate:90, all; repeatable.")
+    available: bool = option(False, "Run what is there; say what is missing.", "--available")
+    report: bool = option(True, "Write report.html, which needs matplotlib.")
 
 
 class Command(Options):
     """A command. Its name is the class's in lower case, its help the docstring; ``module`` has what it does."""
 
-    as_json: Annotated[bool, Option("--json", help="Print JSON on stdout.")] = False
+    as_json: bool = option(False, "Print JSON on stdout.", "--json")
 
     def __init_subclass__(cls, module: str) -> None:
         super().__init_subclass__()
         name, hints, own = cls.__name__.lower(), get_type_hints(cls, include_extras=True), inspect.get_annotations(cls)
-        order = sorted(fields(cls), key=lambda field: (field.default is not MISSING, field.name not in own))
+        parameters = []
+        for one in sorted(fields(cls), key=lambda one: (one.default is not MISSING, one.name not in own)):
+            if info := one.metadata.get("typer"):
+                hints[one.name] = Annotated[hints[one.name], info]
+            default = inspect.Parameter.empty if one.default is MISSING else one.default
+            kind = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(one.name, kind, default=default, annotation=hints[one.name]))
 
         def call(**given: Any) -> None:
             getattr(importlib.import_module(f"adascale.cli.{module}"), name)(cls(**given))
 
-        parameters = [_parameter(field.name, field.default, hints[field.name]) for field in order]
         call.__annotations__ = hints
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         app.command(name, help=cls.__doc__)(call)
-
-
-def _parameter(name: str, default: Any, annotation: Any) -> inspect.Parameter:
-    default = inspect.Parameter.empty if default is MISSING else default
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
