@@ -95,7 +95,9 @@ class Job:
         self.methods = {label: method for label, method in self.methods.items() if label not in self.left_out}
         if not self.methods:
             raise InputError(f"No method gave finite scores: {next(iter(self.left_out.values()))}")
-        shown = shown or next(iter(self.methods))
+        profiles = {name: part.profile for name, part in scored.items() if part.profile is not None}
+        if shown not in self.methods:
+            shown, profiles = next(iter(self.methods)), {}
         unknown = {**self.images.near, **self.images.far}
         return ModelRun(
             model=self.network.name,
@@ -104,7 +106,7 @@ class Job:
             scores={label: scores[label] for label in self.methods},
             left_out=self.left_out,
             shown=shown,
-            profiles={name: part.profile for name, part in scored.items() if part.profile is not None},
+            profiles=profiles,
             examples={
                 "id": _examples({"id": self.images.id}, scored, shown, most=True),
                 "ood": _examples(unknown, scored, shown, most=False),
