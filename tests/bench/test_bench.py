@@ -15,9 +15,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from adascale import detectors, metrics
 from adascale.bench.compare import compare
+from adascale.bench.figures import run_jobs
+from adascale.bench.results import Run
 from adascale.report.document import ranked
 from tests.counting import counted
 from tests.shell import inside, run
@@ -68,6 +71,24 @@ def test_one_pass_an_image_and_one_a_view_for_any_number_of_methods(
     everything = sum(bench(suite, monkeypatch, "e", "--methods", "all"))
     assert everything == probe + 2 * sets  # ODIN's view alone is new
     assert bench(suite, monkeypatch, "f", "--methods", "all") == []
+
+
+def test_a_method_with_infinite_scores_is_not_the_one_that_is_shown(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[Run] = []
+
+    def kept(*given: Any) -> Run:
+        found.append(run_jobs(*given))
+        return found[0]
+
+    monkeypatch.setattr("adascale.cli.bench.run_jobs", kept)
+    monkeypatch.setattr(detectors.AdaSCALE_A, "score", lambda _, outputs: torch.full((len(outputs),), torch.inf))
+    bench(suite, monkeypatch, "a", *METHODS)
+    (model,) = found[0].models
+    assert set(model.scores) == {"scale", "msp"}
+    assert "infinite scores" in model.left_out["adascale_a"]
+    assert (model.shown, dict(model.profiles)) == ("scale", {})
 
 
 @pytest.mark.parametrize("extra", [[], ["--tune", "self"]])
