@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from PIL import Image
 from rich.console import Console
-from rich.table import Table
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -30,7 +29,7 @@ from adascale.bench.run import Entry, Job, Network
 from adascale.bench.suites import load_suite, open_suite
 from adascale.cli.checks import method_names
 from adascale.cli.commands import Demo
-from adascale.cli.console import say
+from adascale.cli.console import plain_table, say
 from adascale.core.extras import optional
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.batches import Passes
@@ -58,7 +57,10 @@ def demo(given: Demo) -> None:
     verdicts = _judged(loaded, examples, torch.stack(saved))
     entries = [entry for name in method_names(given.method or ["all"]) for entry in _entries(detectors.get(name))]
     say(f"Comparing {len(entries)} methods and settings from one extraction ...")
-    result = _compared(Network("digits network", Classifier(network), preprocess), entries)
+    suite = load_suite("digits")
+    sets, compared = open_suite(suite), Network("digits network", Classifier(network), preprocess)
+    with tempfile.TemporaryDirectory() as cache:
+        result = run_jobs(suite, sets, [Job(compared, sets, entries, Path(cache), passes=Passes(64))])
     tables.write_results(result, out)
     write_report(result, out / "report.html")
     if given.as_json:
@@ -74,13 +76,6 @@ def _entries(cls: type[detectors.Detector]) -> list[Entry]:
     """The method at its defaults and, if ``fit`` would tune it, tuned."""
     tuned = [Entry(f"{cls.name} (tuned)", cls(), "self")] if cls.tuned_by_default else []
     return [*tuned, Entry(cls.name, cls())]
-
-
-def _compared(network: Network, entries: list[Entry]) -> Run:
-    suite = load_suite("digits")
-    images = open_suite(suite)
-    with tempfile.TemporaryDirectory() as cache:
-        return run_jobs(suite, images, [Job(network, images, entries, Path(cache), passes=Passes(64))])
 
 
 def _save(out: Path, detector: OODDetector, network: nn.Module, data: dict[str, ImageSet]) -> list[str]:
@@ -114,7 +109,7 @@ def _print(result: Run, detector: OODDetector, verdicts: list[dict[str, Any]], o
     console.print(compact(tables.for_terminal(result, result.models[0])))
     print(f"\nSaved {out / 'detector.safetensors'}: {detector.method.name}")
     print(f"{detector.setting}\n{detector.guarantee}\n")
-    answers = Table("image", "verdict", "p-value", "network says", box=None, pad_edge=False)
+    answers = plain_table("image", "verdict", "p-value", "network says")
     for row in verdicts:
         verdict = "out-of-distribution" if row["is_ood"] else "in-distribution"
         answers.add_row(row["image"], verdict, f"{row['p_value']:.3f}", str(row["prediction"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any
 
@@ -75,15 +74,11 @@ def env(given: Env) -> None:
 
 
 def inspect(given: Inspect) -> None:
-    """Print the record of a detector file."""
+    """Print the record of a detector file as lines of ``section.name  value``."""
     from adascale.decision.detector_file import DetectorFile
 
-    _print(DetectorFile.read(given.file).record, given.as_json)
-
-
-def _print(record: Mapping[str, Any], as_json: bool) -> None:
-    """A record as JSON, or as lines of ``section.name  value``."""
-    if as_json:
+    record = DetectorFile.read(given.file).record
+    if given.as_json:
         print(json.dumps(record))
         return
     table = plain_table()
@@ -112,17 +107,13 @@ def _in_full(cls: type[Detector]) -> str:
     from adascale.detectors.base import COSTS, SIGNED_FEATURES, Detector
 
     texts = [doc for part in (cls, *cls.__bases__) if part is not Detector and (doc := getdoc(part))]
-    lines = [f"{name} = {value}{_grid(cls, name)}" for name, value in cls().parameters.items()]
-    row = _described(cls)
+    searched = {name: f" (searched: {', '.join(map(str, values))})" for name, values in cls.search_space.items()}
+    lines = [f"{name} = {value}{searched.get(name, '')}" for name, value in cls().parameters.items()]
     needs = [
-        f"Fitted on: {row['fitted_on']}",
-        f"Network passes: {row['passes']}",
+        f"Fitted on: {registry.FITTED_ON[cls.fits_on]}",
+        f"Network passes: {cls.passes}",
         f"Cost after the passes: {cls.cost}, {COSTS[cls.cost]}",
         f"Signed features: {SIGNED_FEATURES[cls.signed_features]}",
         "Parameters: " + ("; ".join(lines) or "none"),
     ]
     return "\n\n".join([cls.name, *texts, "\n".join(needs)])
-
-
-def _grid(cls: type[Detector], name: str) -> str:
-    return f" (searched: {', '.join(map(str, cls.search_space[name]))})" if name in cls.search_space else ""

@@ -57,18 +57,18 @@ def networks(given: NetworksOptions, suite: str | None) -> list[Network]:
 
 def _listed(specs: list[str], weights: list[Path]) -> tuple[list[str], list[str], list[Path | None]]:
     """Name, text and weights of every network; a ``networks.json`` lists networks with their weights."""
-    if any(map(_is_registry, specs)):
-        if weights:
-            raise InputError(f"--weights beside {NAME}, which names its own; leave one of them out.")
-        known = [entry for spec in specs if _is_registry(spec) for entry in registered(spec)]
-        others = [spec for spec in specs if not _is_registry(spec)]
-        names = [entry.name for entry in known] + _names(others, [])
-        return _distinct(names), [e.model for e in known] + others, [e.weights for e in known] + [None] * len(others)
-    if len(specs) == 1 and len(weights) > 1:
-        specs = specs * len(weights)
-    if weights and len(weights) != len(specs):
-        raise InputError(f"{len(specs)} --model and {len(weights)} --weights; give one weights file for each network.")
-    return _names(specs, weights), specs, [*weights] or [None] * len(specs)
+    known = [entry for spec in specs if _is_registry(spec) for entry in registered(spec)]
+    others = [spec for spec in specs if not _is_registry(spec)]
+    if len(others) < len(specs) and weights:
+        raise InputError(f"--weights beside {NAME}, which names its own; leave one of them out.")
+    if len(others) == 1 and len(weights) > 1:
+        others *= len(weights)
+    if weights and len(weights) != len(others):
+        raise InputError(f"{len(others)} --model and {len(weights)} --weights; give one weights file for each network.")
+    names = _distinct([*(entry.name for entry in known), *_names(others, weights)])
+    files: list[Path | None] = [entry.weights for entry in known]
+    files += [*weights] or [None] * len(others)
+    return names, [*(entry.model for entry in known), *others], files
 
 
 def _is_registry(spec: str) -> bool:

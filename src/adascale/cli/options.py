@@ -88,13 +88,9 @@ def points(entry: Entry, text: str | None) -> list[Point]:
 
 def preprocess(known: Preprocess | None, look: PreprocessOptions) -> Preprocess:
     """The network's own preprocessing with what was given on the command line in its place."""
-    given: dict[str, Any] = {
-        "size": _numbers("size", look.size, int, scalar=True),
-        "crop": _numbers("crop", look.crop, int, scalar=True),
-        "mean": _numbers("mean", look.mean, float),
-        "std": _numbers("std", look.std, float),
-    }
-    given = {name: value for name, value in given.items() if value is not None}
+    kinds = {"size": int, "crop": int, "mean": float, "std": float}
+    texts = {name: text for name in kinds if (text := getattr(look, name)) is not None}
+    given = {name: _numbers(name, text, kinds[name]) for name, text in texts.items()}
     if "size" in given:
         given = {"crop": given["size"], **given}
     if known is not None:
@@ -128,11 +124,10 @@ def _value(cls: type[Detector], name: str, text: str) -> Any:
     return text
 
 
-def _numbers(option: str, text: str | None, kind: type, scalar: bool = False) -> Any:
-    if text is None:
-        return None
+def _numbers(option: str, text: str, kind: type) -> Any:
+    """Numbers separated by commas; a single length in pixels, which is an int, stays a number."""
     try:
         values = tuple(kind(part) for part in text.split(","))
     except ValueError as error:
         raise InputError(f"--{option} {text}: give numbers separated by commas, such as 0.485,0.456,0.406.") from error
-    return values[0] if scalar and len(values) == 1 else values
+    return values[0] if kind is int and len(values) == 1 else values
