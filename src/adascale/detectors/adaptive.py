@@ -64,8 +64,7 @@ class Adaptive(Shaping):
 
     ``lam`` is the paper's lambda, ``fraction`` its ``o``, ``epsilon`` the step. ``statistic`` selects an ablation in
     the place of ``Q'`` (``q_prime``): ``q`` = Q, ``c_o`` = C_o, ``top`` = sum of the k2 % largest of ``a``,
-    ``q_top`` = lam Q + that sum. A few ID samples without labels (10) suffice to fit it. The published code
-    computes
+    ``q_top`` = lam Q + that sum. A few ID samples without labels (10) suffice to fit it. The published code computes
     Q' differently for fitting and for scoring; here one function serves both. Where k % of D is less than one entry,
     one entry is taken (the reference takes none).
     """

@@ -183,16 +183,16 @@ class Detector(ABC):
             )
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
-        if not all_finite(looked_at(chunk, self.views)):
-            scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
-            finite = finite_rows(chunk, self.views)
-            if finite.any():
-                scores[finite] = self._score(chunk[finite])
-        else:
+        if all_finite(looked_at(chunk, self.views)):
             scores = self._score(chunk)
             if math.isfinite(scores.item() if len(scores) == 1 else scores.sum()):
                 return scores
-        return torch.where(scores.isfinite(), scores, math.inf)  # the arithmetic overflowed: very large activations
+        else:
+            finite = finite_rows(chunk, self.views)
+            scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
+            if finite.any():
+                scores[finite] = self._score(chunk[finite])
+        return torch.where(scores.isfinite(), scores, math.inf)  # activations so large that the arithmetic overflowed
 
     def _check_shapes(self, outputs: Outputs, head: Head) -> None:
         for view in self.views:
