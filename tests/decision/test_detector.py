@@ -24,6 +24,7 @@ from adascale import (
     Verdict,
     detectors,
 )
+from adascale.detectors.mls import MLS
 from tests.conftest import SmallNet, images, seeded
 
 
@@ -267,7 +268,7 @@ def test_fitting_again_sees_weights_that_changed_meanwhile(net: nn.Module) -> No
 
 
 @dataclass
-class Mine(detectors.MLS):
+class Mine(MLS):
     name = "mine"
 
 

@@ -10,6 +10,9 @@ import torch
 
 from adascale import AdascaleWarning, Detector, Head, InputError, NotFittedError, Outputs, View, detectors
 from adascale.detectors.adaptive import Adaptive
+from adascale.detectors.ebo import EBO
+from adascale.detectors.mls import MLS
+from adascale.detectors.msp import MSP
 from adascale.detectors.shaping import LOGIT_SCORES, Shaping
 from adascale.maths.activations import energy
 from adascale.testing import CHECKS, check_detector, example_outputs
@@ -26,17 +29,17 @@ def test_contract(cls: type[Detector], check: object) -> None:
 
 def test_the_contract_can_be_broken() -> None:
     @dataclass
-    class Upside(detectors.MSP):
+    class Upside(MSP):
         def _score(self, outputs: Outputs) -> torch.Tensor:
             return -super()._score(outputs)
 
     @dataclass
-    class Batchy(detectors.MLS):
+    class Batchy(MLS):
         def _score(self, outputs: Outputs) -> torch.Tensor:
             return super()._score(outputs) - outputs.logits.mean()
 
     @dataclass
-    class Greedy(detectors.EBO):
+    class Greedy(EBO):
         def _score(self, outputs: Outputs) -> torch.Tensor:
             return -energy(outputs.logits.mul_(2))
 
@@ -73,7 +76,7 @@ def test_statistics_by_hand() -> None:
         "q_top": 10 * 1.5 + 9.0,
     }
     for statistic, value in expected.items():
-        detector = detectors.AdaSCALE_A(k1=50, k2=75, statistic=statistic)  # type: ignore[arg-type]
+        detector = detectors.AdaSCALE_A(k1=50, k2=75, statistic=statistic)
         assert detector.shift_statistic(outputs).item() == pytest.approx(value, abs=1e-6)
     shift = detectors.ActivationShift(k1=50).fit(None, Head(torch.zeros(2, 4)))
     assert shift.score(outputs).item() == pytest.approx(1.5, abs=1e-6)
@@ -249,7 +252,7 @@ def test_outputs_of_any_precision_and_heads_that_want_gradients() -> None:
 
 def test_pixels_that_are_no_word_are_refused() -> None:
     with pytest.raises(InputError, match="pixels"):
-        detectors.AdaSCALE_A(pixels=["trivial"])  # type: ignore[arg-type]
+        detectors.AdaSCALE_A(pixels=["trivial"])
 
 
 def test_diagnostics_are_declared_and_empty_by_default() -> None:

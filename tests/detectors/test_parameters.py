@@ -58,6 +58,13 @@ def test_the_sentence(name: str, given: dict[str, Any], words: str) -> None:
     assert str(caught.value) == words
 
 
+@pytest.mark.parametrize(("cls", "name"), NUMBERS, ids=lambda part: getattr(part, "name", part))
+@pytest.mark.parametrize("value", [2**63, -(10**400), 10**5000], ids=["2**63", "-10**400", "10**5000"])
+def test_whole_numbers_beyond_64_bits_get_a_sentence(cls: type[Detector], name: str, value: int) -> None:
+    with pytest.raises(InputError, match=rf"^{name} has \d+ bits; whole numbers must be below 2\*\*63\.$"):
+        cls(**{name: value})
+
+
 def test_numbers_of_numpy_and_the_ends_of_a_range_are_accepted() -> None:
     detectors.SCALE(np.float32(80))
     detectors.KNN(np.int64(3))
@@ -71,7 +78,7 @@ def test_numbers_of_numpy_and_the_ends_of_a_range_are_accepted() -> None:
 def test_parameters_survive_a_file(cls: type[Detector]) -> None:
     made = cls()
     assert cls(**json.loads(json.dumps(made.parameters))) == made
-    assert detectors.ODIN(std=[0.2, 0.3]).std == (0.2, 0.3)  # type: ignore[arg-type]
+    assert detectors.ODIN(std=[0.2, 0.3]).std == (0.2, 0.3)
 
 
 def test_annotations_that_cannot_be_resolved_leave_the_range() -> None:

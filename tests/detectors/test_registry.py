@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from adascale import Detector, InputError, OODDetector, Outputs, detectors
 from adascale.detectors import registry
 from adascale.detectors.base import passes_of
+from adascale.detectors.msp import MSP
 from adascale.testing import check_detector
 from tests.conftest import ROOT, images
 
@@ -33,7 +34,7 @@ def own_file(tmp_path: Path) -> str:
 
 
 @dataclass
-class Mine(detectors.MSP):
+class Mine(MSP):
     name = "mine"
     summary = "a method of this test"
 

@@ -15,7 +15,8 @@ from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, Pixels, View, view_of
 from adascale.detectors.base import Space, finite_rows, in_chunks, rowwise
 from adascale.detectors.parameters import number, percent
-from adascale.detectors.shaping import LOGIT_SCORES, Shaping
+from adascale.detectors.shaping import Shaping
+from adascale.detectors.sweeping import sweep_group
 from adascale.maths.activations import (
     Floats,
     RankedRow,
@@ -25,14 +26,11 @@ from adascale.maths.activations import (
     energy,
     energy_of,
     keep_count,
-    ratio_of,
     top_count,
 )
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-_CHUNK_LOGITS = 2**17
 
 Values = TypeVar("Values", Tensor, Floats, float)
 Lazy = Callable[[], Values]
@@ -66,8 +64,7 @@ class Adaptive(Shaping):
 
     ``lam`` is the paper's lambda, ``fraction`` its ``o``, ``epsilon`` the step. ``statistic`` selects an ablation in
     the place of ``Q'`` (``q_prime``): ``q`` = Q, ``c_o`` = C_o, ``top`` = sum of the k2 % largest of ``a``,
-    ``q_top`` = lam Q + that sum. A few ID samples without labels (10) suffice to fit it. The published code
-    computes
+    ``q_top`` = lam Q + that sum. A few ID samples without labels (10) suffice to fit it. The published code computes
     Q' differently for fitting and for scoring; here one function serves both. Where k % of D is less than one entry,
     one entry is taken (the reference takes none).
     """
@@ -201,16 +198,7 @@ class Adaptive(Shaping):
         yield from ((i, None) for i in range(len(points)) if i not in made)
         for views in dict.fromkeys(method.views for method in made.values()):
             group = {i: method for i, method in made.items() if method.views == views}
-            learned = _Ranked(next(iter(group.values()))._usable(reference, head), list(group.values()))
-            ranked = [_Ranked(outputs, list(group.values())) for outputs in sets]
-            shares: dict[tuple[Any, ...], list[Tensor]] = {}
-            for i, method in group.items():
-                key = (method.k1, method.k2, method.lam, method.statistic)
-                if key not in shares:
-                    sample = learned.statistic(method).sort().values
-                    shares[key] = [torch.from_numpy(ecdf(sample, part.statistic(method))) for part in ranked]
-                method.head_ = head
-                yield i, [part.scores(method, share) for part, share in zip(ranked, shares[key], strict=True)]
+            yield from sweep_group(group, next(iter(group.values()))._usable(reference, head), head, sets)
 
     def _at(self, point: Mapping[str, Any]) -> Self | None:
         try:
@@ -274,68 +262,3 @@ def _tangent(direction: Tensor, offset: Tensor, scale: Tensor) -> tuple[Tensor, 
     logits = scale[:, None] * direction + offset
     p = torch.softmax(logits, 1)
     return energy(logits), (p * direction).sum(1), (p * offset).sum(1) - torch.xlogy(p, p).sum(1)
-
-
-class _Ranked:
-    """One set, sorted once: prefix sums for every percentile, k1 and k2 that these methods ask for."""
-
-    def __init__(self, outputs: Outputs, methods: Sequence[Adaptive]) -> None:
-        size = outputs.features.shape[1]
-        self.size, self.logits, views = size, outputs.logits, methods[0].views
-        self.k1 = sorted({top_count(size, method.k1) for method in methods})
-        self.k2 = sorted({top_count(size, method.k2) for method in methods})
-        self.least, keep = keep_count(size, [max(m.p_max for m in methods), min(m.p_min for m in methods)]).tolist()
-        # Few distinct k against many points: then every k is scored once, and the points look their scores up.
-        self.looked_up = len(methods) > keep - self.least + 1
-        self._tables: dict[str, Tensor] = {}
-        self.finite = rowwise(outputs, lambda chunk: finite_rows(chunk, views), torch.bool)
-        parts = [self._sums(chunk, views, keep) for chunk in in_chunks(outputs)]
-        self.mass, self.total, self.top, self.shift, self.perturbed = map(torch.cat, zip(*parts, strict=True))
-
-    def _sums(self, outputs: Outputs, views: Sequence[View], keep: int) -> tuple[Tensor, ...]:
-        ranked, order = descending(outputs.features.nan_to_num(0, 0, 0))
-        mass = ranked.clamp_min(0).double().cumsum(1)
-        strongest = ranked[:, : max(self.k1[-1], self.k2[-1])].double()
-        moved = outputs.views[views[0]].gather(1, order[:, : strongest.shape[1]]).double() if views else strongest
-        return (
-            mass[:, :keep].clone(),
-            mass[:, -1].clone(),
-            _columns(strongest, self.k2),
-            _columns((moved - strongest).abs(), self.k1),
-            _columns(moved.clamp_min(0), self.k2),
-        )
-
-    def statistic(self, method: Adaptive) -> Tensor:
-        k1, k2 = self.k1.index(top_count(self.size, method.k1)), self.k2.index(top_count(self.size, method.k2))
-        return method.combined(lambda: self.shift[:, k1], lambda: self.perturbed[:, k2], lambda: self.top[:, k2])
-
-    def scores(self, method: Adaptive, share: Tensor) -> Tensor:
-        keep = torch.from_numpy(keep_count(self.size, method.percentile_at(share)))
-        if self.looked_up:
-            scores = self._table(method).gather(1, keep[:, None] - self.least).squeeze(1)
-        else:
-            scores = self._score(method, keep)
-        return torch.where(self.finite, scores, torch.inf)
-
-    def _score(self, method: Adaptive, keep: Tensor) -> Tensor:
-        ratio = ratio_of(self.mass, self.total, keep)
-        score = LOGIT_SCORES[method.logit_score]
-        rows = max(64, _CHUNK_LOGITS // self.logits.shape[1])
-        scores = torch.empty(len(ratio), dtype=torch.float64)
-        for start in range(0, len(ratio), rows):
-            part = slice(start, start + rows)
-            scores[part] = score(method.scaled_logits(self.logits[part], ratio[part].numpy()))
-        return scores
-
-    def _table(self, method: Adaptive) -> Tensor:
-        """The scores (N, K) at each count of kept entries."""
-        if method.logit_score not in self._tables:
-            counts = range(self.least, self.mass.shape[1] + 1)
-            columns = [self._score(method, torch.tensor([count])) for count in counts]
-            self._tables[method.logit_score] = torch.stack(columns, 1)
-        return self._tables[method.logit_score]
-
-
-def _columns(values: Tensor, counts: Sequence[int]) -> Tensor:
-    """The sums of the first ``count`` entries of each row, for each of the counts."""
-    return values[:, : counts[-1]].cumsum(1)[:, [count - 1 for count in counts]]

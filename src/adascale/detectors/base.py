@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -150,13 +149,9 @@ class Detector(ABC):
         """Scores of a checked, finite, non-empty chunk."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self._field_names():
+        if any(field.name == name for field in fields(self)):
             self._forget()
         super().__setattr__(name, value)
-
-    @classmethod
-    def _field_names(cls) -> set[str]:
-        return {field.name for field in fields(cls)}
 
     def _fitted(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name.endswith("_")}
@@ -189,21 +184,21 @@ class Detector(ABC):
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
         if all_finite(looked_at(chunk, self.views)):
-            return _overflow_is_ood(self._score(chunk))
-        finite = finite_rows(chunk, self.views)
-        scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
-        if finite.any():
-            scores[finite] = _overflow_is_ood(self._score(chunk[finite]))
-        return scores
+            scores = self._score(chunk)
+            if math.isfinite(scores.item() if len(scores) == 1 else scores.sum()):
+                return scores
+        else:
+            finite = finite_rows(chunk, self.views)
+            scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
+            if finite.any():
+                scores[finite] = self._score(chunk[finite])
+        return torch.where(scores.isfinite(), scores, math.inf)  # activations so large that the arithmetic overflowed
 
-    def _check_views(self, outputs: Outputs) -> None:
+    def _check_shapes(self, outputs: Outputs, head: Head) -> None:
         for view in self.views:
             if view not in outputs.views:
                 has = ", ".join(map(str, outputs.views)) or "none"
                 raise InputError(f"{self.name} needs the view {view}; these outputs have {has}. Extract it as well.")
-
-    def _check_shapes(self, outputs: Outputs, head: Head) -> None:
-        self._check_views(outputs)
         expected = tuple(head.weight.shape)
         given = (outputs.logits.shape[1], outputs.features.shape[1])
         if given != expected:
@@ -243,11 +238,6 @@ def rowwise(outputs: Outputs, compute: Callable[[Outputs], Tensor], dtype: torch
     return result
 
 
-def feature_chunks(outputs: Outputs) -> Iterator[Tensor]:
-    """The features of `in_chunks`."""
-    return (chunk.features for chunk in in_chunks(outputs))
-
-
 def finite_rows(outputs: Outputs, views: Sequence[View]) -> Tensor:
     """Which samples have finite activations in all that a method looks at."""
     # One pass, no mask of the full size.
@@ -256,20 +246,12 @@ def finite_rows(outputs: Outputs, views: Sequence[View]) -> Tensor:
 
 def all_finite(parts: Sequence[Tensor]) -> bool:
     """True only if every entry is finite. A sum is finite only if all its terms are; one that overflows says False."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return all(math.isfinite(part.numpy().sum()) for part in parts)
+    return all(math.isfinite(part.sum()) for part in parts)
 
 
 def looked_at(outputs: Outputs, views: Sequence[View]) -> list[Tensor]:
     """The tensors that a method with these views reads."""
     return [outputs.logits, outputs.features, *(outputs.views[view] for view in views)]
-
-
-def _overflow_is_ood(scores: Tensor) -> Tensor:
-    """+inf for each score that is not finite: activations so large that the arithmetic overflowed."""
-    if math.isfinite(scores.item()) if len(scores) == 1 else scores.isfinite().all():
-        return scores
-    return torch.where(scores.isfinite(), scores, math.inf)
 
 
 def warn_if_signed(name: str, features: Tensor) -> None:

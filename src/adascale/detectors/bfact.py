@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -11,10 +10,10 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Space, feature_chunks
+from adascale.detectors.base import Space
+from adascale.detectors.classes import feature_quantiles
 from adascale.detectors.parameters import number, percent
 from adascale.detectors.shaping import Shaping
-from adascale.maths.quantiles import quantiles
 
 
 @dataclass
@@ -35,7 +34,7 @@ class BFAct(Shaping):
     order: int = number(2, least=1)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        (cut,) = quantiles(partial(feature_chunks, reference), [self.percentile / 100])
+        (cut,) = feature_quantiles(reference, [self.percentile / 100])
         if cut <= 0:
             raise InputError(
                 f"The {self.percentile:g}th percentile of the features is {cut:g}; BFAct needs it above 0."

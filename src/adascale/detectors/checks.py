@@ -10,9 +10,9 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -90,32 +90,24 @@ def _declares_what_it_is(make: Callable[[], Detector]) -> None:
 def _init_only_stores(make: Callable[[], Detector]) -> None:
     detector = make()
     _promise(not detector.is_fitted, "a new detector must not be fitted")
-    _raises(
-        NotFittedError,
-        lambda: detector.score(example_outputs(2, detector.views)[0]),
-        "score before fit must raise NotFittedError",
-    )
+    with _raised(NotFittedError, "score before fit must raise NotFittedError"):
+        detector.score(example_outputs(2, detector.views)[0])
 
 
 def _scores_are_finite_float64(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     scores = detector.score(outputs)
     _promise(scores.dtype == torch.float64, f"scores must be float64, not {scores.dtype}")
-    _promise(
-        scores.shape == (len(outputs),),
-        f"score must return one value for each sample, not a tensor of shape {tuple(scores.shape)}",
-    )
+    shape = tuple(scores.shape)
+    _promise(shape == (len(outputs),), f"score must return one value for each sample, not a tensor of shape {shape}")
     _promise(scores.isfinite().all(), "scores of finite activations must be finite")
 
 
 def _higher_means_ood(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     ood, _ = example_outputs(64, detector.views, ood=True, seed=6)
-    wins = (detector.score(ood)[:, None] > detector.score(outputs)[None]).double().mean()
-    _promise(
-        wins > 0.9,
-        f"an easy OOD sample scores higher than an ID sample in {100 * float(wins):.0f} % of pairs, not over 90 %",
-    )
+    wins = 100 * float((detector.score(ood)[:, None] > detector.score(outputs)[None]).double().mean())
+    _promise(wins > 90, f"an easy OOD sample scores higher than an ID sample in {wins:.0f} % of pairs, not over 90 %")
 
 
 def _split_and_order_do_not_matter(make: Callable[[], Detector]) -> None:
@@ -151,11 +143,8 @@ def _changed_parameters_forget(make: Callable[[], Detector]) -> None:
     for field in fields(detector):
         setattr(detector, field.name, getattr(detector, field.name))
         _promise(not detector.is_fitted, f"assigning {field.name} must make the detector unfitted")
-        _raises(
-            NotFittedError,
-            lambda: detector.score(outputs),
-            "score after a parameter has changed must raise NotFittedError",
-        )
+        with _raised(NotFittedError, "score after a parameter has changed must raise NotFittedError"):
+            detector.score(outputs)
         detector.fit(*example_outputs(_REFERENCE, detector.views))
 
 
@@ -186,25 +175,18 @@ def _sizes_and_types(make: Callable[[], Detector]) -> None:
         outputs.logits.double(), outputs.features.double(), {v: a.double() for v, a in outputs.views.items()}
     )
     _close(detector.score(double), detector.score(outputs), "float64 inputs must give the scores of float32 inputs")
-    _raises(
-        InputError,
-        lambda: detector.score(Outputs(outputs.logits[:, 1:], outputs.features)),
-        "outputs of another shape must raise InputError",
-    )
+    with _raised(InputError, "outputs of another shape must raise InputError"):
+        detector.score(Outputs(outputs.logits[:, 1:], outputs.features))
 
 
 def _state_round_trip(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     state = detector.state()
-    _promise(
-        all(isinstance(value, Tensor) for value in state.values()),
-        "what fit learns (attributes that end in an underscore) must be tensors",
-    )
+    tensors = all(isinstance(value, Tensor) for value in state.values())
+    _promise(tensors, "what fit learns (attributes that end in an underscore) must be tensors")
     restored = type(detector)(**detector.parameters).restore(state, detector.head_)
-    _promise(
-        torch.equal(restored.score(outputs), detector.score(outputs)),
-        "a detector restored from its state and parameters must give the same scores",
-    )
+    same = torch.equal(restored.score(outputs), detector.score(outputs))
+    _promise(same, "a detector restored from its state and parameters must give the same scores")
 
 
 CHECKS = (
@@ -234,9 +216,10 @@ def _close(actual: Tensor, expected: Tensor, promise: str) -> None:
     _promise(worst <= 1e-9, f"{promise} (relative difference {worst:.1e})")
 
 
-def _raises(error: type[Exception], call: Callable[[], Any], promise: str) -> None:
+@contextmanager
+def _raised(error: type[Exception], promise: str) -> Iterator[None]:
     try:
-        call()
+        yield
     except error:
         return
     raise AssertionError(promise)

@@ -1,6 +1,8 @@
-"""Statistics per class, streamed over the training samples."""
+"""Statistics of the training samples, over all of them or by class, streamed."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -8,6 +10,7 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.types import Outputs
 from adascale.detectors.base import in_chunks
+from adascale.maths.quantiles import quantiles
 
 _BANK_ROWS = 2048
 
@@ -46,6 +49,11 @@ def mean_features(reference: Outputs) -> Tensor:
     for chunk in in_chunks(reference):
         total += chunk.features.double().sum(0)
     return total / len(reference)
+
+
+def feature_quantiles(reference: Outputs, shares: Sequence[float]) -> list[float]:
+    """The exact quantiles of all feature values, pooled."""
+    return quantiles(lambda: (chunk.features for chunk in in_chunks(reference)), shares)
 
 
 def covariance(reference: Outputs, centres: Tensor) -> Tensor:

@@ -17,8 +17,7 @@ from adascale.maths.activations import energy
 class EBO(Detector):
     """Liu et al., "Energy-based out-of-distribution detection", NeurIPS 2020.
 
-    ``S = -T E(z / T)`` with ``E(z) = log sum_c exp(z_c)`` and temperature ``T``. No images are needed to fit
-    it.
+    ``S = -T E(z / T)`` with ``E(z) = log sum_c exp(z_c)`` and temperature ``T``. No images are needed to fit it.
     """
 
     name = "ebo"

@@ -26,10 +26,7 @@ class ODIN(Detector):
     summary = "softmax at a high temperature on a perturbed image"
     cost = "product"
     passes = "2 forward, 1 backward"
-    search_space: ClassVar[Space] = {
-        "temperature": (1, 10, 100, 1000),
-        "eta": (0.0014, 0.0028),
-    }
+    search_space: ClassVar[Space] = {"temperature": (1, 10, 100, 1000), "eta": (0.0014, 0.0028)}
 
     temperature: float = number(1000, above=0)
     eta: float = 0.0014

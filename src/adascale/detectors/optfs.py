@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import torch
@@ -11,10 +10,10 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import feature_chunks, in_chunks
+from adascale.detectors.base import in_chunks
+from adascale.detectors.classes import feature_quantiles
 from adascale.detectors.parameters import number
 from adascale.detectors.shaping import Shaping
-from adascale.maths.quantiles import quantiles
 
 _LOW, _HIGH, _NORM = 0.001, 0.999, 1000.0
 
@@ -39,7 +38,7 @@ class OptFS(Shaping):
     bins: int = number(100, least=1)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        low, high = quantiles(partial(feature_chunks, reference), [_LOW, _HIGH])
+        low, high = feature_quantiles(reference, [_LOW, _HIGH])
         if not low < high:
             raise InputError(f"The features lie between {low:g} and {high:g}; OptFS needs them to vary.")
         self.low_, self.high_ = (torch.tensor(end, dtype=torch.float64) for end in (low, high))

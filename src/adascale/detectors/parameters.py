@@ -34,9 +34,11 @@ def check(method: Any) -> None:
         if isinstance(value, list) and any(get_origin(kind) is tuple for kind in types):
             value = tuple(value)  # as JSON files store them
             setattr(method, one.name, value)
-        if types and not any(_is_of(value, kind) for kind in types):
-            raise InputError(f"{one.name}={value!r}; {_rule(one, types)}.")
-        if value is not None and not _within(value, one.metadata):
+        for entry in value if isinstance(value, tuple) else (value,):
+            if isinstance(entry, int) and entry.bit_length() > 63:  # arithmetic with such a number overflows
+                raise InputError(f"{one.name} has {entry.bit_length()} bits; whole numbers must be below 2**63.")
+        right = not types or any(_is_of(value, kind) for kind in types)
+        if not (right and (value is None or _within(value, one.metadata))):
             raise InputError(f"{one.name}={value!r}; {_rule(one, types)}.")
 
 

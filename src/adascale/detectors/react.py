@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Space, feature_chunks
+from adascale.detectors.base import Space
+from adascale.detectors.classes import feature_quantiles
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
-from adascale.maths.quantiles import quantiles
 
 
 @dataclass
@@ -33,7 +32,7 @@ class ReAct(Shaping):
     percentile: float = percent(90)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        (threshold,) = quantiles(partial(feature_chunks, reference), [self.percentile / 100])
+        (threshold,) = feature_quantiles(reference, [self.percentile / 100])
         self.threshold_ = torch.tensor(threshold, dtype=torch.float64)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:

@@ -71,6 +71,7 @@ FITTED_ON = {
     "train+labels": "training images, labels",
 }
 
+_SHOWN = ("summary", "fits_on", "passes", "cost")
 REGISTERED: dict[str, type[Detector]] = {}
 _files: dict[Path, tuple[int, ModuleType]] = {}  # loaded files, with the time of their last change
 
@@ -184,25 +185,16 @@ def from_origin(record: Mapping[str, Any], *, run: bool = False) -> type[Detecto
 
 def facts() -> list[dict[str, str]]:
     """Name, summary, fitted_on, passes and cost of every method, in words. For our methods torch is not imported."""
-    return [_facts(name) for name in names()]
+    return [{"name": name, **_facts(name)} for name in names()]
 
 
 def _facts(name: str) -> dict[str, str]:
-    if name in OURS:
-        found = _declared(*OURS[name].split(":"))
-    else:
-        try:
-            cls = get(name)
-            found = {key: getattr(cls, key) for key in ("summary", "fits_on", "passes", "cost")}
-        except AdascaleError as error:  # a broken package must not hide the other methods
-            found = {"summary": str(error), "fits_on": "-", "passes": "-", "cost": "-"}
-    return {
-        "name": name,
-        "summary": found["summary"],
-        "fitted_on": FITTED_ON.get(found["fits_on"], found["fits_on"]),
-        "passes": found["passes"],
-        "cost": found["cost"],
-    }
+    try:
+        found = _declared(*OURS[name].split(":")) if name in OURS else {key: getattr(get(name), key) for key in _SHOWN}
+    except AdascaleError as error:  # a broken package must not hide the other methods
+        return {"summary": str(error), "fitted_on": "-", "passes": "-", "cost": "-"}
+    fitted_on = FITTED_ON.get(found["fits_on"], found["fits_on"])
+    return {"summary": found["summary"], "fitted_on": fitted_on, "passes": found["passes"], "cost": found["cost"]}
 
 
 def _in_file(path: Path, class_name: str) -> type[Detector]:

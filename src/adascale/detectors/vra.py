@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar
 
 import torch
@@ -11,10 +10,10 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Space, feature_chunks
+from adascale.detectors.base import Space
+from adascale.detectors.classes import feature_quantiles
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
-from adascale.maths.quantiles import quantiles
 
 
 @dataclass
@@ -40,7 +39,7 @@ class VRA(Shaping):
             raise InputError(f"low={self.low} is not below high={self.high}; it must be.")
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        ends = quantiles(partial(feature_chunks, reference), [self.low / 100, self.high / 100])
+        ends = feature_quantiles(reference, [self.low / 100, self.high / 100])
         self.alpha_, self.beta_ = (torch.tensor(end, dtype=torch.float64) for end in ends)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:

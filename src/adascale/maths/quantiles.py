@@ -54,15 +54,16 @@ def _order_statistics(chunks: Callable[[], Iterable[Tensor]], ranks: list[int]) 
 
 def _ordered_bits(values: Tensor, wide: bool) -> Tensor:
     """Whole numbers that sort like the values: their bits, with those of negative values inverted."""
-    if wide:
-        bits = values.double().flatten().view(torch.int64)
-        return bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
-    bits = values.float().flatten().view(torch.int32)
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    values = values.flatten().to(torch.float64 if wide else torch.float32)
+    return _inverted_below_zero(values.view(torch.int64 if wide else torch.int32))
 
 
 def _from_ordered_bits(key: int, wide: bool) -> float:
-    bits = torch.tensor(key, dtype=torch.int64 if wide else torch.int32)
-    if wide:
-        return float((bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)).view(torch.float64))
-    return float((bits ^ ((bits >> 31) & 0x7FFFFFFF)).view(torch.float32))
+    bits = _inverted_below_zero(torch.tensor(key, dtype=torch.int64 if wide else torch.int32))
+    return float(bits.view(torch.float64 if wide else torch.float32))
+
+
+def _inverted_below_zero(bits: Tensor) -> Tensor:
+    """The bits, but for the sign, inverted where it is set; doing so twice changes nothing."""
+    last = torch.iinfo(bits.dtype).bits - 1
+    return bits ^ ((bits >> last) & torch.iinfo(bits.dtype).max)
