@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from adascale import OODDetector, detectors, load_network
-from adascale.cli.commands import Demo
+from adascale.cli.commands import DemoCommand
 from adascale.cli.demo import demo
 from adascale.decision.detector_file import DetectorFile
 
 
 def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    demo(Demo(out=tmp_path / "a", as_json=True))
+    demo(DemoCommand(out=tmp_path / "a", as_json=True))
     first = json.loads(capsys.readouterr().out)
     assert first["accuracy"] > 0.97
     assert {row["method"] for row in first["methods"]} >= {cls.name for cls in detectors.ALL}
@@ -25,7 +25,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "chosen from 45 by AUROC" in first["setting"]
     truth = [row["image"].startswith("known") for row in first["verdicts"]]
     assert [not row["is_ood"] for row in first["verdicts"]] == truth
-    demo(Demo(out=tmp_path / "b", as_json=True, method=["adascale_a", "mls"]))
+    demo(DemoCommand(out=tmp_path / "b", as_json=True, method=["adascale_a", "mls"]))
     second = json.loads(capsys.readouterr().out)
     assert all(second[key] == first[key] for key in ("accuracy", "verdicts", "guarantee", "setting"))
     assert all(row in first["methods"] for row in second["methods"])
@@ -37,7 +37,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_printed_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    demo(Demo(out=tmp_path, method=["adascale_a", "ebo"]))
+    demo(DemoCommand(out=tmp_path, method=["adascale_a", "ebo"]))
     out = capsys.readouterr().out
     assert "scale " not in out.replace("adascale", "")
     assert "adascale_a (tuned)" in out

@@ -14,7 +14,7 @@ from adascale.bench.figures import run_jobs
 from adascale.bench.results import Run
 from adascale.bench.run import Entry, Job
 from adascale.cli import options
-from adascale.cli.commands import Bench, Compare, Tune
+from adascale.cli.commands import BenchCommand, CompareCommand, TuneCommand
 from adascale.cli.console import end, resumable, say
 from adascale.cli.images import suite_images, tuning_images
 from adascale.cli.networks import networks
@@ -27,7 +27,7 @@ from adascale.report.terminal import compact
 from adascale.storage.rows import write_csv
 
 
-def bench(given: Bench) -> None:
+def bench(given: BenchCommand) -> None:
     """Run every method on every network, write the tables and the report, print the table."""
     if given.report:
         optional("matplotlib", "report")  # before the work, not after it
@@ -59,7 +59,7 @@ def bench(given: Bench) -> None:
     end(failed, sum(info.images for info in sets) + failed)
 
 
-def tune(given: Tune) -> None:
+def tune(given: TuneCommand) -> None:
     """Search one method's parameters on one network and print the best points."""
     if given.out is not None and not given.out.parent.is_dir():
         raise InputError(f"--out {given.out}: there is no folder {given.out.parent}; make it first.")
@@ -91,7 +91,7 @@ def tune(given: Tune) -> None:
     print(f"\n{name} {found}\nUse it: adascale fit ... --method {given.method} {settings}")
 
 
-def compare(given: Compare) -> None:
+def compare(given: CompareCommand) -> None:
     """Print what moved between two benchmarks, largest change first."""
     found = comparison(given.first, given.second, given.every_set)
     if given.as_json:

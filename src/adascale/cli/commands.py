@@ -13,7 +13,7 @@ from adascale.cli import checks, groups
 from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights, argument, option
 
 
-class Fit(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module="fit"):
+class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module="fit"):
     """Learn from in-distribution images and write a detector file."""
 
     images: groups.Images
@@ -36,7 +36,7 @@ class Fit(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module
     draft: bool = option(False, "Decode large JPEGs at a fraction of their size: faster.", "--draft")
 
 
-class Score(PassOptions, Command, module="fit"):
+class ScoreCommand(PassOptions, Command, module="fit"):
     """Score, p-value and decision for each image."""
 
     images: groups.Images
@@ -53,7 +53,7 @@ class Score(PassOptions, Command, module="fit"):
     compiled: groups.Compiled = False
 
 
-class Bench(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="bench"):
+class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="bench"):
     """Compare methods on a suite: every method from one network pass per image (and one per view), in one table."""
 
     suite: groups.SuiteName = None
@@ -68,7 +68,7 @@ class Bench(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, m
     )
 
 
-class Tune(groups.NetworksOptions, groups.ImageOptions, PassOptions, Command, module="bench"):
+class TuneCommand(groups.NetworksOptions, groups.ImageOptions, PassOptions, Command, module="bench"):
     """Choose a method's parameters on ID images alone, or with OOD validation images, as OpenOOD does."""
 
     suite: groups.SuiteName = None
@@ -84,7 +84,7 @@ class Tune(groups.NetworksOptions, groups.ImageOptions, PassOptions, Command, mo
     out: Path | None = option(None, "CSV file for every point and its AUROC.", "--out", "-o")
 
 
-class Compare(Command, module="bench"):
+class CompareCommand(Command, module="bench"):
     """Two benchmarks side by side: what moved, what was set differently."""
 
     first: Path = argument(..., "The results folder of a benchmark.", check=checks.results)
@@ -92,7 +92,7 @@ class Compare(Command, module="bench"):
     every_set: bool = option(False, "Every set, not only the means.", "--all")
 
 
-class Study(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="study"):
+class StudyCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="study"):
     """Run the paper's tables and figures, with the published values beside ours; NAME is one of `study list`."""
 
     names: list[str] = argument(..., "Studies, all, or list to see what there is.", metavar="NAME...")
@@ -128,7 +128,7 @@ class RecipeOptions(groups.Options):
     )
 
 
-class Train(groups.NetworkOptions, PreprocessOptions, RecipeOptions, Command, module="train"):
+class TrainCommand(groups.NetworkOptions, PreprocessOptions, RecipeOptions, Command, module="train"):
     """Train a network: cross-entropy, ISH or adversarial. The same command resumes where an interrupted one stopped.
 
     Several GPUs: torchrun --nproc-per-node 4 -m adascale train ... (needs the extra train).
@@ -149,29 +149,29 @@ class Train(groups.NetworkOptions, PreprocessOptions, RecipeOptions, Command, mo
     workers: groups.Workers = None
 
 
-class Methods(Command, module="describe"):
+class MethodsCommand(Command, module="describe"):
     """List the methods; with a NAME, its definition, parameters and search space."""
 
     name: str | None = argument(None, "One method, in full: its name or file.py:Class.")
 
 
-class Check(Command, module="describe"):
+class CheckCommand(Command, module="describe"):
     """Check that a method of your own keeps the contract of every method; exit code 2 if it does not."""
 
     method: str = argument(..., "path/to/file.py:Class, or a name.")
 
 
-class Env(Command, module="describe"):
+class EnvCommand(Command, module="describe"):
     """Versions, devices, precisions and the cache of this installation, for bug reports."""
 
 
-class Inspect(Command, module="describe"):
+class InspectCommand(Command, module="describe"):
     """Show what a detector file holds."""
 
     file: Path = argument(..., "A detector file.", check=checks.detector_files)
 
 
-class Demo(Command, module="demo"):
+class DemoCommand(Command, module="demo"):
     """The main job, offline, in about a minute: train a small network, fit every method, compare, decide."""
 
     out: Path = option(Path("adascale-demo"), "Folder for everything.", check=checks.folder)

@@ -28,7 +28,7 @@ from adascale.bench.results import Run
 from adascale.bench.run import Entry, Job, Network
 from adascale.bench.suites import load_suite, open_suite
 from adascale.cli.checks import method_names
-from adascale.cli.commands import Demo
+from adascale.cli.commands import DemoCommand
 from adascale.cli.console import plain_table, say
 from adascale.core.extras import optional
 from adascale.decision.ood_detector import OODDetector
@@ -40,7 +40,7 @@ from adascale.network.classifier import Classifier
 from adascale.report.terminal import compact
 
 
-def demo(given: Demo) -> None:
+def demo(given: DemoCommand) -> None:
     """Train, fit, decide, compare. Verdicts and table go to stdout, the report to the folder."""
     for module in ("sklearn", "matplotlib"):
         optional(module, "demo")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from adascale.cli.commands import Check, Env, Inspect, Methods
+from adascale.cli.commands import CheckCommand, EnvCommand, InspectCommand, MethodsCommand
 from adascale.cli.console import plain_table
 from adascale.core.errors import AdascaleWarning, InputError
 from adascale.detectors import registry
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from adascale.detectors.base import Detector
 
 
-def methods(given: Methods) -> None:
+def methods(given: MethodsCommand) -> None:
     """Print the list of methods, or one method in full."""
     if given.name is None and not given.as_json:
         table = plain_table("method", "what it is", "fitted on", "passes", "cost")
@@ -30,7 +30,7 @@ def methods(given: Methods) -> None:
     print(json.dumps([_described(cls) for cls in chosen]) if given.as_json else _in_full(chosen[0]))
 
 
-def check(given: Check) -> None:
+def check(given: CheckCommand) -> None:
     """Run every check of `adascale.testing` and print how it went."""
     cls = registry.get(given.method)
     from adascale.detectors.checks import CHECKS
@@ -57,7 +57,7 @@ def _failure(check: Any, cls: type[Detector]) -> str | None:
     return None
 
 
-def env(given: Env) -> None:
+def env(given: EnvCommand) -> None:
     """Print what a bug report should contain."""
     from adascale.core import environment
 
@@ -73,7 +73,7 @@ def env(given: Env) -> None:
     Console(highlight=False).print(table)
 
 
-def inspect(given: Inspect) -> None:
+def inspect(given: InspectCommand) -> None:
     """Print the record of a detector file as lines of ``section.name  value``."""
     from adascale.decision.detector_file import DetectorFile
 

@@ -12,7 +12,7 @@ from typing import Any
 from adascale import detectors
 from adascale.cli import networks, options
 from adascale.cli.checks import method_names
-from adascale.cli.commands import Fit, Score
+from adascale.cli.commands import FitCommand, ScoreCommand
 from adascale.cli.console import end, resumable, say
 from adascale.core.errors import InputError
 from adascale.decision import folders
@@ -23,7 +23,7 @@ from adascale.images.sources import find_images
 from adascale.storage.rows import Journal, Row, write_csv, write_jsonl
 
 
-def fit(given: Fit) -> None:
+def fit(given: FitCommand) -> None:
     """Fit every method from one extraction, and save those that could be fitted."""
     methods = {detectors.get(text).name: text for text in method_names(given.method or ["adascale_a"])}
     settings = options.settings(methods, given.setting or [], given.preset)
@@ -63,7 +63,7 @@ def fit(given: Fit) -> None:
     end(len(failures), len(found) + len(training or ()))
 
 
-def score(given: Score) -> None:
+def score(given: ScoreCommand) -> None:
     """Write a row for each image. With an output file, finished rows are stored and an interrupted run resumes."""
     found, output = find_images(given.images, given.root), given.output
     files = read_detectors(given.detector)

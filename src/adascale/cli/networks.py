@@ -10,7 +10,7 @@ import torch
 
 from adascale.bench.run import Network
 from adascale.cli import options
-from adascale.cli.commands import Fit, Score
+from adascale.cli.commands import FitCommand, ScoreCommand
 from adascale.cli.console import say
 from adascale.cli.groups import NetworksOptions
 from adascale.core.errors import DetectorFileError, InputError
@@ -35,7 +35,7 @@ def device(name: str) -> torch.device:
 
 
 def network(
-    spec: str, weights: Path | None, given: Fit | NetworksOptions, draft: bool | None = None, **running: Any
+    spec: str, weights: Path | None, given: FitCommand | NetworksOptions, draft: bool | None = None, **running: Any
 ) -> tuple[Classifier, Preprocess]:
     """One network on its device, and its preprocessing with what was given in its place."""
     model, known = load_network(spec, weights)
@@ -107,7 +107,7 @@ def check_output(output: Path, names: set[str]) -> None:
         )
 
 
-def detectors(files: list[DetectorFile], given: Score) -> dict[str, OODDetector]:
+def detectors(files: list[DetectorFile], given: ScoreCommand) -> dict[str, OODDetector]:
     """The detectors by the names of their columns: the method's, or the file's where a method comes twice."""
     about, first = files[0].record["about"], files[0].path
     spec = given.model or about.get("model")

@@ -12,7 +12,7 @@ from rich.console import Console
 from adascale import detectors
 from adascale.bench.run import Network, tested
 from adascale.cli import options
-from adascale.cli.commands import Study
+from adascale.cli.commands import StudyCommand
 from adascale.cli.console import end, plain_table, resumable, say
 from adascale.cli.images import suite_images
 from adascale.cli.networks import networks
@@ -24,12 +24,12 @@ from adascale.paper import published as paper
 from adascale.paper import studies
 from adascale.paper.studies.base import Result
 from adascale.paper.studies.experiment import Experiment, Subject
-from adascale.paper.studies.study import Study as PaperStudy
+from adascale.paper.studies.study import Study
 from adascale.paper.studies.write import remarks, remove, save_result, write_page
 from adascale.report.terminal import by_group
 
 
-def study(given: Study) -> None:
+def study(given: StudyCommand) -> None:
     """Run the studies in order; each is printed and saved as soon as it is done."""
     if given.names == ["list"]:
         _list(given.as_json)
@@ -87,7 +87,7 @@ def _say_uncompared(experiment: Experiment) -> None:
         say(f"note: {experiment.suite.name} has other images than the paper for {names}; its values are not shown.")
 
 
-def _run(one: PaperStudy, experiment: Experiment, given: Study, among_all: bool) -> Result | None:
+def _run(one: Study, experiment: Experiment, given: StudyCommand, among_all: bool) -> Result | None:
     """The result. Among all studies, one that cannot use these images is left out and its older files are removed."""
     began = time.monotonic()
     try:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from adascale.cli import options
-from adascale.cli.commands import Train
+from adascale.cli.commands import TrainCommand
 from adascale.cli.console import end, resumable, say
 from adascale.cli.networks import absolute, device
 from adascale.core.errors import InputError
@@ -25,7 +25,7 @@ from adascale.training.train import Training
 CHANGES = ("epochs", "lr", "batch_size", "weight_decay", "eps", "attack_steps", "keep", "augment")
 
 
-def train(given: Train) -> None:
+def train(given: TrainCommand) -> None:
     """Train a network for each seed, list them in ``networks.json`` and print how well they learned."""
     images, validation, classes = _images(given)
     recipe, width = _recipe(given, given.model.startswith("adascale:") and given.init is None)
@@ -64,7 +64,7 @@ def train(given: Train) -> None:
     end(len(failures), len(images))
 
 
-def _images(given: Train) -> tuple[ImageSet, ImageSet | None, int]:
+def _images(given: TrainCommand) -> tuple[ImageSet, ImageSet | None, int]:
     """Training images, validation images numbered in the same way, and the number of classes."""
     found, names = find_labelled(given.data, given.root)
     count = given.classes or (len(names) if names else max(1, 1 + max(found.labels or [0])))
@@ -82,7 +82,7 @@ def _images(given: Train) -> tuple[ImageSet, ImageSet | None, int]:
     return found, find_labelled(val, given.root, names)[0], count
 
 
-def _recipe(given: Train, scalable: bool) -> tuple[Recipe, float]:
+def _recipe(given: TrainCommand, scalable: bool) -> tuple[Recipe, float]:
     """The recipe and the width of the network. scalable: an ``adascale:`` network that starts untrained."""
     changes = {name: value for name in CHANGES if (value := getattr(given, name)) is not None}
     if given.weight_decay is not None:
@@ -98,7 +98,7 @@ def _recipe(given: Train, scalable: bool) -> tuple[Recipe, float]:
     return replace(found, **changes), width if given.width is None else given.width
 
 
-def _start(given: Train, classes: int, width: float, seed: int) -> tuple[nn.Module, Preprocess | None]:
+def _start(given: TrainCommand, classes: int, width: float, seed: int) -> tuple[nn.Module, Preprocess | None]:
     """The network before training: with random weights drawn by the seed, or with the weights to start from."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
