@@ -140,11 +140,8 @@ class Command(Options):
 
     def __init_subclass__(cls, module: str) -> None:
         super().__init_subclass__()
-        name, hints, own = (
-            cls.__name__.removesuffix("Command").lower(),
-            get_type_hints(cls, include_extras=True),
-            inspect.get_annotations(cls),
-        )
+        name, own = cls.__name__.removesuffix("Command").lower(), inspect.get_annotations(cls)
+        hints = get_type_hints(cls, include_extras=True)
         parameters = []
         for one in sorted(fields(cls), key=lambda one: (one.default is not MISSING, one.name not in own)):
             if info := one.metadata.get("typer"):

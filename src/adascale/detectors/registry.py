@@ -92,9 +92,9 @@ def get(name: str) -> type[Detector]:
         return _loaded(installed[name])
     known = names()
     close = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
+    hint = f"; did you mean {close[0]!r}?" if close else "."
     raise InputError(
-        f"There is no method {name!r}; {hint}Choose one of {', '.join(known)}, or give path/to/file.py:ClassName."
+        f"There is no method {name!r}{hint} Choose one of {', '.join(known)}, or give path/to/file.py:ClassName."
     )
 
 
