@@ -229,10 +229,11 @@ class Adaptive(Shaping):
     def _ratio_of_one(self, outputs: Outputs) -> float:
         """``r`` of a single sample: the same steps with numbers in the place of arrays."""
         row = RankedRow(outputs.features)
+        perturbed = outputs.views[self.view].numpy()[0] if self.views else row.values
 
         def moved(percent: float) -> tuple[Floats, Floats]:
             places = row.strongest(top_count(row.size, percent))
-            return outputs.views[self.view].numpy()[0][places], row.values[places]
+            return perturbed[places], row.values[places]
 
         statistic = self.combined(
             lambda: float(np.abs(np.subtract(*moved(self.k1), dtype=np.float64)).sum()),

@@ -246,7 +246,7 @@ def finite_rows(outputs: Outputs, views: Sequence[View]) -> Tensor:
 
 def all_finite(parts: Sequence[Tensor]) -> bool:
     """True only if every entry is finite. A sum is finite only if all its terms are; one that overflows says False."""
-    return all(math.isfinite(part.sum()) for part in parts)
+    return all(math.isfinite(part.sum().item()) for part in parts)
 
 
 def looked_at(outputs: Outputs, views: Sequence[View]) -> list[Tensor]:
