@@ -211,7 +211,15 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
         partial, output = place / "s.csv.part", place / "s.csv"
     command = [sys.executable, "-m", "adascale", *arguments]
     slow = {**os.environ, "SLOW": "0.3"}
-    process = subprocess.Popen(command, cwd=place, env=slow, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        cwd=place,
+        env=slow,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
+    )
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not _progressed(partial):
         time.sleep(0.05)

@@ -12,7 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from adascale.bench import SUITES as SUITES
+from adascale.bench import SUITES, check_suite
 from adascale.bench.opening import AbsentError, at_most, open_source, refuse_shared, set_aside
 from adascale.core.errors import InputError
 from adascale.images.corruptions import KINDS, Corruption, all_corruptions
@@ -116,10 +116,8 @@ def load_suite(name_or_path: str, data: Path | None = None) -> Suite:
     if name_or_path in SUITES:
         text = (resources.files("adascale") / "bench" / "data" / f"{name_or_path}.toml").read_text("utf8")
         base = Path(os.environ.get("OPENOOD_DATA") or "data")
-    elif path.is_file():
-        text, base = path.read_text("utf8", "replace"), path.parent
     else:
-        raise InputError(f"There is no suite {name_or_path}; give one of {', '.join(SUITES)}, or a TOML file.")
+        text, base = Path(check_suite(name_or_path)).read_text("utf8", "replace"), path.parent
     try:
         return replace(_suite(tomllib.loads(text), path.stem, base, data), shipped=name_or_path in SUITES)
     except tomllib.TOMLDecodeError as error:

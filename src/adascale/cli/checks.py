@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from adascale.bench import SUITES
+from adascale.bench import check_suite
 from adascale.core.errors import InputError
 
 
@@ -30,11 +30,7 @@ def known_methods(value: Any) -> Any:
 
 
 def known_suite(value: Any) -> Any:
-    if value is not None and value not in SUITES:
-        from adascale.bench.suites import load_suite
-
-        load_suite(value)
-    return value
+    return value if value is None else check_suite(value)
 
 
 def folder(value: Any) -> Any:
