@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from adascale import InputError
 from adascale.cli.groups import NetworksOptions
@@ -51,7 +51,7 @@ def test_unreadable_images_are_named_again(
         assert ("is there already" in message) == finished
 
 
-def test_unreadable_images_of_before_a_kill_are_kept(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_images_of_before_a_kill_are_kept(place: Path) -> None:
     images = labelled_files(place)
     recipe = replace(SHORT, epochs=1, batch_size=6)
     order = list(epoch_images(images, PREPROCESS, 0, 0, 6)[0].names)
@@ -66,17 +66,18 @@ def test_unreadable_images_of_before_a_kill_are_kept(place: Path, monkeypatch: p
     def job() -> Training:
         return Training(seeded(lambda: SmallNet(3)), images, PREPROCESS, recipe, save_every=0)
 
-    killed = job()
-    step = killed._step
+    steps = iter(range(last))
 
-    def stopping(wrapped: nn.Module, number: int, *rest: Any) -> None:
-        if number == last:
+    def stop(*_: Any) -> None:
+        if next(steps, None) is None:
             raise Stop
-        step(wrapped, number, *rest)
 
-    monkeypatch.setattr(killed, "_step", stopping)
-    with pytest.raises(Stop):
-        killed.run(place / "x.safetensors")
+    handle = register_optimizer_step_pre_hook(stop)
+    try:
+        with pytest.raises(Stop):
+            job().run(place / "x.safetensors")
+    finally:
+        handle.remove()
     resumed = job()
     record = resumed.run(place / "x.safetensors")
     assert set(resumed.failures) == {order[0], order[-1]}  # only the last batch was left
