@@ -17,7 +17,7 @@ from adascale.report.csv import csv_text
 from adascale.report.document import DASH, Cell, Column, Document, Line, Table
 from adascale.report.latex import to_latex
 from adascale.report.markdown import to_markdown
-from adascale.storage.atomic import write_text
+from adascale.storage.atomic import replacing, write_text
 
 FORMAT, FORMAT_VERSION = "adascale-benchmark", 1
 # Column of results.csv -> field of a row. The first are OpenOOD's.
@@ -146,7 +146,8 @@ def write_results(run: Run, folder: Path) -> list[Path]:
         for method, sets in model.scores.items()
         for name, values in sets.items()
     }
-    save_file(scores, folder / "scores.safetensors")
+    with replacing(folder / "scores.safetensors") as temporary:
+        save_file(scores, temporary)
     return [folder / name for name in (*texts, "scores.safetensors")]
 
 
