@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,7 +18,9 @@ class Verdict:
 
     is_ood: ``score > threshold``, the same as ``p_value <= level`` (`Calibration.level`: alpha, or the lowest level
     that can be guaranteed). score: higher = more out-of-distribution. p_value: share of in-distribution images at least
-    as unusual. logits: those of the network, unchanged. prediction: the class of the largest logit.
+    as unusual. logits: those of the network, unchanged. prediction: the class of the largest logit. evidence: for a
+    method that combines others, what each of them adds to the score, by its name. class_names: the name of every class,
+    if they are known; it has a place for each class, not for each image.
     """
 
     is_ood: Tensor
@@ -26,6 +28,13 @@ class Verdict:
     p_value: Tensor
     logits: Tensor
     prediction: Tensor
+    evidence: Mapping[str, Tensor] = field(default_factory=dict)
+    class_names: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> list[str]:
+        """The names of the predicted classes; their numbers where names are not known."""
+        return labels(self.prediction, self.class_names)
 
     def __len__(self) -> int:
         return len(self.score)
@@ -39,13 +48,19 @@ class Decision:
     """Yes or no for a batch of N images; every field has N rows.
 
     is_ood: the same as in the full `Verdict`. early: whether the clean pass alone settled it. logits: those of the
-    network. prediction: the class of the largest logit.
+    network. prediction: the class of the largest logit. class_names: as in `Verdict`.
     """
 
     is_ood: Tensor
     early: Tensor
     logits: Tensor
     prediction: Tensor
+    class_names: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> list[str]:
+        """The names of the predicted classes; their numbers where names are not known."""
+        return labels(self.prediction, self.class_names)
 
     def __len__(self) -> int:
         return len(self.is_ood)
@@ -58,9 +73,22 @@ class Decision:
 Answer = TypeVar("Answer", Verdict, Decision)
 
 
+def labels(prediction: Tensor, class_names: Sequence[str]) -> list[str]:
+    """A name for each predicted class: its own, or its number if the names end before it."""
+    return [class_names[i] if i < len(class_names) else str(i) for i in prediction.tolist()]
+
+
 def joined(parts: Sequence[Answer]) -> Answer:
     """One answer for all the images of these answers, in order."""
     if not parts:
         raise InputError("There are no images to judge; give a tensor (N, C, H, W) or batches.")
-    columns = (torch.cat([getattr(part, field.name) for part in parts]) for field in fields(parts[0]))
-    return type(parts[0])(*columns)
+    return type(parts[0])(*(_joined([getattr(part, one.name) for part in parts]) for one in fields(parts[0])))
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """Rows are put together; what holds for all images is the same in every part."""
+    if isinstance(values[0], Tensor):
+        return torch.cat(list(values))
+    if isinstance(values[0], Mapping):
+        return {name: torch.cat([value[name] for value in values]) for name in values[0]}
+    return values[0]
