@@ -8,6 +8,7 @@ from typing import Any
 
 from adascale.bench import check_suite
 from adascale.core.errors import InputError
+from adascale.images.places import ADVICE, expanded
 
 
 def method_names(texts: list[str]) -> list[str]:
@@ -40,17 +41,17 @@ def folder(value: Any) -> Any:
 
 
 def _existing(what: str, advice: str) -> Callable[[Any], Any]:
-    """A check that a path, or each path of a list, exists. The text ``-`` stands for a list on stdin."""
+    """A check that a path, or each path of a list, exists. The text ``-`` stands for standard input."""
 
     def check(value: Any) -> Any:
         for path in value if isinstance(value, list) else [value]:
-            if path not in (None, "-") and not Path(path).exists():
+            if path not in (None, "-") and not all(Path(one).exists() for one in expanded(path)):
                 raise InputError(f"There is no {what} {path}; {advice}.")
         return value
 
     return check
 
 
-images = _existing("file or folder", "give a folder, an image, an image list or an .npz")
+images = _existing("file or folder", ADVICE)
 detector_files = _existing("detector file", "make one with adascale fit")
 results = _existing("folder", "give the --out folder of an adascale bench run")

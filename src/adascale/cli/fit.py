@@ -68,7 +68,7 @@ def score(given: ScoreCommand) -> None:
     found, output = find_images(given.images, given.root), given.output
     files = read_detectors(given.detector)
     contents = [file.sha256 for file in files]
-    journal = Journal(output, cache_key(*contents, found.fingerprint(), given.decide)) if output else None
+    journal = Journal(output, cache_key(*contents, found.fingerprint(), given.decide, *found.names)) if output else None
     loaded = networks.detectors(files, given)
     if given.decide and len(loaded) > 1:
         raise InputError(f"--decide takes one detector; {len(loaded)} were given.")

@@ -30,7 +30,12 @@ else:  # Python 3.10 does not have it
 
 
 Images = Annotated[
-    str, Argument(help="Folder (recursive), image, image list (.txt), .npz, or - for a list.", callback=checks.images)
+    list[str],
+    Argument(
+        help="Folders (recursive), images, globs, image lists (.txt), .npz; - is an image or a list on stdin.",
+        metavar="IMAGES...",
+        callback=checks.images,
+    ),
 ]
 Texts = list[str] | None
 SuiteName = Annotated[
