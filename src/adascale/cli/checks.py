@@ -9,6 +9,7 @@ from typing import Any
 from adascale.bench import check_suite
 from adascale.core.errors import InputError
 from adascale.images.places import ADVICE, expanded
+from adascale.network.class_names import class_names
 
 
 def method_names(texts: list[str]) -> list[str]:
@@ -37,6 +38,13 @@ def known_suite(value: Any) -> Any:
 def folder(value: Any) -> Any:
     if value is not None and value.exists() and not value.is_dir():
         raise InputError(f"{value} is a file; give a folder.")
+    return value
+
+
+def class_file(value: Any) -> Any:
+    """A file of class names is read now, so that a mistake in it is told before any work."""
+    if value is not None:
+        class_names(value)
     return value
 
 

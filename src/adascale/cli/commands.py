@@ -19,6 +19,7 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command,
     images: groups.Images
     output: Path = option(..., "Detector file; a folder for several methods.", "--output", "-o")
     weights: Weights = None
+    classes: groups.Classes = None
     method: Texts = option(None, "See adascale methods, or file.py:Class; repeatable.", check=checks.known_methods)
     setting: Texts = option(None, "A parameter: p_max=90, scale.percentile=80.", "--set")
     preset: str | None = option(None, "The paper's setting, e.g. imagenet/resnet-50.")
@@ -47,6 +48,7 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     decide: bool = option(False, "Only the decisions, at about the price of a forward pass.", "--decide")
     model: str | None = option(None, "The network, if it moved since fit.")
     weights: Weights = None
+    classes: groups.Classes = None
     method: Texts = option(None, "file.py:Class of your own method, if a detector has one.", check=checks.known_methods)
     root: groups.Root = None
     device: groups.Device = "auto"

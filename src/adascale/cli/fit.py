@@ -20,6 +20,8 @@ from adascale.decision.detector_file import read_detectors
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.cache import cache_key
 from adascale.images.sources import find_images
+from adascale.network.class_names import class_names
+from adascale.network.specs import absolute
 from adascale.storage.rows import Journal, Row, write_csv, write_jsonl
 
 
@@ -51,7 +53,7 @@ def fit(given: FitCommand) -> None:
             say(f"left out {name}: {refused[name]}")
             file.unlink(missing_ok=True)  # of an earlier run
             continue
-        record = detector.save(file, model=networks.absolute(given.model), weights=weights)
+        record = detector.save(file, model=absolute(given.model), weights=weights)
         records.append({**record, "file": str(file), "skipped": failures})
         if not given.as_json:
             print(f"{file}: {detector.method}\nparameters: {detector.setting}\n{detector.guarantee}")
@@ -68,11 +70,13 @@ def score(given: ScoreCommand) -> None:
     found, output = find_images(given.images, given.root), given.output
     files = read_detectors(given.detector)
     contents = [file.sha256 for file in files]
-    journal = Journal(output, cache_key(*contents, found.fingerprint(), given.decide, *found.names)) if output else None
+    names = class_names(given.classes) if given.classes else ()
+    key = cache_key(*contents, found.fingerprint(), given.decide, *found.names, *names)
+    journal = Journal(output, key) if output else None
     loaded = networks.detectors(files, given)
     if given.decide and len(loaded) > 1:
         raise InputError(f"--decide takes one detector; {len(loaded)} were given.")
-    columns = list(folders.DECISION_COLUMNS) if given.decide else folders.columns(loaded)
+    columns = folders.columns(loaded, given.decide)
     start = journal.done() if journal else 0
     tally = _Tally(columns)
     if journal and start:

@@ -48,6 +48,13 @@ Results = Annotated[Path, Option("--out", "-o", help="Folder for the results.", 
 Settings = Annotated[Texts, Option("--set", help="A parameter: scale.percentile=80.")]
 Workers = Annotated[int | None, Option(min=1, help="Decoding threads [default: one per core, at most 8].")]
 Weights = Annotated[Path | None, Option(help="Weights file: .safetensors, or a .pth state dict.")]
+Classes = Annotated[
+    Path | None,
+    Option(
+        help="Class names: a file with a line for each, a JSON list, or a JSON object from index to name.",
+        callback=checks.class_file,
+    ),
+]
 Root = Annotated[Path | None, Option(help="Folder where the paths of an image list start [default: its own].")]
 Head = Annotated[str | None, Option(help="Name of the last linear layer, if it is not found.")]
 Device = Annotated[str, Option(help="cpu, cuda, cuda:1, mps ...; auto takes a GPU where there is one.")]
@@ -112,6 +119,7 @@ class NetworksOptions(PreprocessOptions):
     weights: list[Path] | None = option(None, "Weights file; one for each --model, or several for one.", "--weights")
     head: Head = None
     device: Device = "auto"
+    classes: Classes = None
 
 
 class ImageOptions(Options):

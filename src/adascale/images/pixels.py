@@ -36,7 +36,7 @@ def open_image(item: Item | str, least: int | None = None) -> Image.Image:
         return _from_array(item)
     image: Image.Image
     with Image.open(io.BytesIO(item) if isinstance(item, bytes | bytearray | memoryview) else item) as image:
-        deep = any(";16" in str(tile[3]) for tile in image.tile)
+        deep = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
         if least is not None:
             draft(image, least)
         image.load()

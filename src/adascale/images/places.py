@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-
 SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
 LIST_SUFFIXES = frozenset((".txt", ".lst", ".list"))
 ARRAY_SUFFIX = ".npz"

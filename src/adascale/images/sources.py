@@ -55,7 +55,8 @@ class ImageSet:
     def item(self, index: int) -> Item:
         """What holds one image: a path, bytes, a Pillow image or an array."""
         if self.array is not None:
-            return self.array[index]
+            row: Item = self.array[index]
+            return row
         return self.paths[index] if self.paths else self.items[index]
 
     def subset(self, indices: Sequence[int]) -> ImageSet:
@@ -155,9 +156,7 @@ def _joined(parts: Mapping[str, ImageSet], places: Sequence[str]) -> ImageSet:
         part = parts[place]
         paths = [os.path.abspath(path) for path in part.paths]
         known = seen if os.path.isdir(place) else ()
-        kept += [
-            (part, i, f"{number}:{key}") for i, key in enumerate(part.keys) if not paths or paths[i] not in known
-        ]
+        kept += [(part, i, f"{number}:{key}") for i, key in enumerate(part.keys) if not paths or paths[i] not in known]
         seen.update(paths)
     items = [part.item(i) for part, i, _ in kept]
     files: dict[str, Any] = {"paths" if all(isinstance(item, Path) for item in items) else "items": items}

@@ -17,7 +17,14 @@ from adascale.storage.atomic import replacing
 Row = Mapping[str, Any]
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 _CHUNK = 10_000
-_PARQUET_TYPES = {"image": "string", "error": "string", "is_ood": "bool_", "early": "bool_", "prediction": "int64"}
+_PARQUET_TYPES = {
+    "image": "string",
+    "error": "string",
+    "class": "string",
+    "is_ood": "bool_",
+    "early": "bool_",
+    "prediction": "int64",
+}
 
 
 def write_rows(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> None:
