@@ -71,7 +71,7 @@ def test_several_sources_are_read_in_order(tmp_path: Path) -> None:
     assert torch.equal(batch.images[0], batch.images[1])
     assert not torch.equal(batch.images[1], batch.images[2])
     assert find_images([tmp_path / "b.png", tmp_path / "a.npz"]).labels is None
-    with pytest.raises(InputError, match="no file or folder .*missing"):
+    with pytest.raises(InputError, match=r"no file or folder .*missing"):
         find_images([tmp_path / "b.png", tmp_path / "missing"])
 
 

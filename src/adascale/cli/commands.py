@@ -60,6 +60,7 @@ class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Com
 
     suite: groups.SuiteName = None
     out: groups.Results = Path("adascale-bench")
+    classes: groups.Classes = None
     methods: Texts = option(
         None, "Names or file.py:Class, repeatable or with commas [default: all].", check=checks.known_methods
     )

@@ -84,8 +84,15 @@ def inspect(given: InspectCommand) -> None:
     table = plain_table()
     for section, value in record.items():
         for name, entry in value.items() if isinstance(value, dict) else [("", value)]:
-            table.add_row(f"{section}.{name}".rstrip("."), "-" if entry is None else str(entry))
+            table.add_row(f"{section}.{name}".rstrip("."), "-" if entry is None else _abridged(entry))
     Console().print(table)
+
+
+def _abridged(entry: Any) -> str:
+    """A text for one line: of a long list, such as the names of classes, the beginning and the length."""
+    if isinstance(entry, list) and len(entry) > 8:
+        return f"{', '.join(map(str, entry[:5]))}, ... ({len(entry)} in all)"
+    return str(entry)
 
 
 def _described(cls: type[Detector]) -> dict[str, Any]:

@@ -34,7 +34,9 @@ def fit(given: FitCommand) -> None:
     found = find_images(given.images, given.root)
     training = find_images(given.train, given.root) if given.train else None
     running = {"precision": given.precision, "compiled": given.compiled}
-    classifier, preprocess = networks.network(given.model, given.weights, given, draft=given.draft, **running)
+    classifier, preprocess = networks.network(
+        given.model, given.weights, given, draft=given.draft, classes=given.classes, **running
+    )
     common: dict[str, Any] = {"alpha": given.alpha, "split_seed": given.split_seed, "preprocess": preprocess}
     made = [OODDetector(classifier, text, **common, **settings[name]) for name, text in methods.items()]
     output = given.output.resolve()

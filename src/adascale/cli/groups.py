@@ -119,7 +119,6 @@ class NetworksOptions(PreprocessOptions):
     weights: list[Path] | None = option(None, "Weights file; one for each --model, or several for one.", "--weights")
     head: Head = None
     device: Device = "auto"
-    classes: Classes = None
 
 
 class ImageOptions(Options):

@@ -26,17 +26,22 @@ from adascale.training.checkpoint import settings_of
 
 
 def network(
-    spec: str, weights: Path | None, given: FitCommand | NetworksOptions, draft: bool | None = None, **running: Any
+    spec: str,
+    weights: Path | None,
+    given: FitCommand | NetworksOptions,
+    draft: bool | None = None,
+    classes: Path | None = None,
+    **running: Any,
 ) -> tuple[Classifier, Preprocess]:
-    """One network on its device, and its preprocessing with what was given in its place."""
+    """One network on its device, and its preprocessing with what was given in its place. classes: names of classes."""
     classifier, known = ready_network(spec, weights, given.device, given.head, **running)
     preprocess = options.preprocess(known, given)
     if draft is not None:
         preprocess = replace(preprocess, draft=draft)
-    return name_classes(classifier, given.classes, preprocess), preprocess
+    return _with_names(classifier, classes, preprocess), preprocess
 
 
-def name_classes(classifier: Classifier, file: Path | None, preprocess: Preprocess) -> Classifier:
+def _with_names(classifier: Classifier, file: Path | None, preprocess: Preprocess) -> Classifier:
     """The network with the class names of the file, if one is given. Their number is checked by a small pass."""
     if file is not None:
         images = torch.randn(2, len(preprocess.mean), *preprocess.side, generator=torch.Generator().manual_seed(0))
@@ -45,12 +50,12 @@ def name_classes(classifier: Classifier, file: Path | None, preprocess: Preproce
     return classifier
 
 
-def networks(given: NetworksOptions, suite: str | None) -> list[Network]:
+def networks(given: NetworksOptions, suite: str | None, classes: Path | None = None) -> list[Network]:
     """The networks under distinct names: the factory's, or the weights' where one factory comes several times."""
     if not given.model and suite != "digits":
         raise InputError(f"Which network? Give --model: {FORMS}.")
     return [
-        Network(name, *network(spec, file, given), settings_of(file))
+        Network(name, *network(spec, file, given, classes=classes), settings_of(file))
         for name, spec, file in zip(*_listed(given.model or ["digits"], given.weights or []), strict=True)
     ]
 

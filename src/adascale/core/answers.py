@@ -78,7 +78,12 @@ Answer = TypeVar("Answer", Verdict, Decision)
 
 def labels(prediction: Tensor, class_names: Sequence[str]) -> list[str]:
     """A name for each predicted class: its own, or its number if the names end before it."""
-    return [class_names[i] if i < len(class_names) else str(i) for i in prediction.tolist()]
+    return [label_of(i, class_names) for i in prediction.tolist()]
+
+
+def label_of(prediction: int, class_names: Sequence[str]) -> str:
+    """The name of one predicted class, or its number."""
+    return class_names[prediction] if prediction < len(class_names) else str(prediction)
 
 
 def joined(parts: Sequence[Answer]) -> Answer:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adascale.core.answers import Decision, Verdict
+from adascale.core.answers import Decision, Verdict, label_of
 from adascale.core.errors import InputError
 from adascale.core.progress import progress
 from adascale.core.types import Outputs, View
@@ -159,7 +159,7 @@ def _answered(answers: Mapping[str, Verdict | Decision], i: int) -> dict[str, An
     for prefix, answer in answers.items():
         row |= {prefix + "is_ood": bool(answer.is_ood[i]), "prediction": int(answer.prediction[i])}
         if answer.class_names:
-            row["class"] = answer.class_names[row["prediction"]]
+            row["class"] = label_of(row["prediction"], answer.class_names)
         if isinstance(answer, Verdict):
             score = float(answer.score[i])
             finite = math.isfinite(score)

@@ -16,6 +16,7 @@ from adascale.extraction.extract import extract, extract_batch
 from adascale.extraction.given import Given, given_batches
 from adascale.images.outliers import OUTLIERS, Sample
 from adascale.images.preprocess import Preprocess, unreadable
+from adascale.network.class_names import check_count
 from adascale.network.classifier import Classifier
 
 _LOOKED_AT = 8  # images of the first batch of a call: enough to see the range, and cheap
@@ -55,8 +56,8 @@ class Reader:
 
     def _from_pixels(self, images: Tensor, preprocess: Preprocess) -> Tensor:
         self._warn(
-            f"uint8 tensors are taken as pixels from 0 to 255 and preprocessed ({preprocess}); to be sure of that, "
-            f"{_INSTEAD}."
+            "The inputs are uint8 tensors; they are taken as pixels from 0 to 255 and go through the detector's "
+            f"preprocess. If they are not that, {_INSTEAD}."
         )
         first = images.shape[1] in (1, 3)
         pixels = (images.permute(0, 2, 3, 1) if first else images).cpu().numpy()
@@ -94,14 +95,22 @@ def look_unnormalised(images: Tensor, preprocess: Preprocess) -> str:
 
 
 def extract_given(
-    batches: Iterable[Given], classifier: Classifier, views: Sequence[View], sample: Sample | None = None
+    batches: Iterable[Given],
+    classifier: Classifier,
+    views: Sequence[View],
+    class_names: tuple[str, ...] = (),
+    sample: Sample | None = None,
 ) -> tuple[Outputs, list[tuple[int, ...]]]:
-    """The outputs of all batches, and the distinct shapes of their inputs. sample: is offered every input."""
+    """The outputs of all batches, and the distinct shapes of their inputs.
+
+    class_names: their number is checked as soon as that of the classes is known. sample: is offered every input.
+    """
     shapes: dict[tuple[int, ...], None] = {}
     parts = []
     for given in batches:
         if not shapes:
             classifier.locate(given.images)  # again, because weights may have changed since the last fit
+            check_count(class_names, len(classifier.head.weight))
         shapes[tuple(given.images.shape[1:])] = None
         parts.append(extract_batch(classifier, given.images, views, given.labels))
         if sample is not None:

@@ -140,11 +140,12 @@ class OODDetector(Answering):
         self.input_shape = None
         plan = self.plan(tune)
         sample = Sample(self.split_seed, MOST_CHOSEN) if plan.wanted else None
-        outputs, shapes = extract_given(self._batches(images, skip=True), self.classifier, plan.views, sample)
-        self.probe_shape, self.input_shape = shapes[0], shapes[0] if len(shapes) == 1 else None
+        given = self._batches(images, skip=True)
+        outputs, shapes = extract_given(given, self.classifier, plan.views, self.class_names, sample)
         learned = None
         if train is not None and plan.takes_train:
             learned, _ = extract_given(self._batches(train, skip=True), self.classifier, ())
+        self.probe_shape, self.input_shape = shapes[0], shapes[0] if len(shapes) == 1 else None
         return self.fit_outputs(outputs, learned, outliers_of(sample, self.classifier, self.batch_size), tune=tune)
 
     def fit_outputs(
