@@ -152,6 +152,7 @@ def test_a_hugging_face_folder_without_a_processor(
     assert inside(monkeypatch, *base, *look) == 0
 
 
+@pytest.mark.filterwarnings("default::adascale.AdascaleWarning")
 def test_twelve_bit_images_get_a_hint(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

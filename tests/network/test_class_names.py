@@ -37,7 +37,7 @@ def test_files_of_names(content: str, tmp_path: Path) -> None:
 def test_names_in_python() -> None:
     assert class_names(["a", "b"]) == class_names({1: "b", 0: "a"}) == class_names({"b": 1, "a": 0}) == ("a", "b")
     assert check_count(("a", "b"), 2) == ("a", "b")
-    with pytest.raises(InputError, match="has 2 names .* and the network has 3 classes; give one name for each"):
+    with pytest.raises(InputError, match=r"has 2 names .* and the network has 3 classes; give one name for each"):
         check_count(("a", "b"), 3)
 
 
