@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -166,3 +167,15 @@ def test_twelve_bit_images_get_a_hint(
     assert inside(monkeypatch, "score", "deep", "-d", detector) == 0
     (note,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
     assert note.startswith("note: All values of deep/a.png are below 4096 of 65535")
+
+
+def test_the_report_of_a_benchmark_names_classes(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "names.txt").write_text(NAMES)
+    (place / "near").mkdir()
+    picture(seed=99).save(place / "near" / "a.png")
+    how = ["--model", f"{place / 'nets.py'}:Net", "--methods", "ebo", "--classes", place / "names.txt"]
+    own = ["--id", place / "id", "--near", place / "near", "--out", place / "out"]
+    assert inside(monkeypatch, "bench", *own, *how) == 0
+    shown = set(re.findall(r"predicted class (\w+)", (place / "out" / "report.html").read_text("utf8")))
+    assert shown
+    assert shown <= set(NAMES.split())

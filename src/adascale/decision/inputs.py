@@ -19,7 +19,8 @@ from adascale.images.preprocess import Preprocess, unreadable
 from adascale.network.class_names import check_count
 from adascale.network.classifier import Classifier
 
-_LOOKED_AT = 8  # images of the first batch of a call: enough to see the range, and cheap
+# What is looked at of the first batch of a call, images and pixels of a side: enough to see the range, and cheap.
+_IMAGES, _SIDE = 8, 64
 _SKIP_ADVICE = " Mend or remove it, or pass skip_unreadable=True to judge the others."
 _INSTEAD = "give the images themselves (paths, Pillow images, uint8 arrays), or tensors made by detector.preprocess"
 
@@ -47,7 +48,7 @@ class Reader:
                 if given.images.dtype == torch.uint8:
                     given = given._replace(images=self._from_pixels(given.images, preprocess))
                 elif not read:
-                    self._warn(look_unnormalised(given.images[:_LOOKED_AT], preprocess))
+                    self._warn(look_unnormalised(given.images, preprocess))
             if len(given.images):
                 yield given
             read += len(given.images)
@@ -77,7 +78,8 @@ def look_unnormalised(images: Tensor, preprocess: Preprocess) -> str:
     """
     if not images.is_floating_point() or not images.numel():
         return ""
-    low, high = (float(value) for value in torch.aminmax(images.detach()))
+    step = max(1, max(images.shape[-2:]) // _SIDE)
+    low, high = torch.stack(torch.aminmax(images.detach()[:_IMAGES, ..., ::step, ::step])).tolist()
     least, most = preprocess.limits
     if not 0 <= low <= high <= 255.5:  # negative, too large or NaN
         return ""
