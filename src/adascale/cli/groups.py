@@ -33,7 +33,6 @@ Images = Annotated[
     list[str],
     Argument(
         help="Folders (recursive), images, globs, image lists (.txt), .npz; - is an image or a list on stdin.",
-        metavar="IMAGES...",
         callback=checks.images,
     ),
 ]
