@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adascale import Calibration, InputError, View, detectors
-from adascale.maths.conformal import images_needed
+from adascale.maths.promise import images_needed
 from adascale.maths.split import split
 from adascale.testing import example_outputs
 
