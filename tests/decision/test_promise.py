@@ -58,7 +58,7 @@ def test_alpha_and_confidence_are_changed_without_fitting_again(net: nn.Module, 
 
 
 def test_fit_says_how_many_images_a_confident_promise_needs(net: nn.Module) -> None:
-    words = r"At most 9\.5 % .* with 95 % confidence needs at least 59 calibration images\. Give fit at least 73 images"
+    words = r"At most 9\.5 % .*, with 95 % confidence; .* 5 % needs at least 59 .*\. Give fit at least 73 images"
     with pytest.warns(AdascaleWarning, match=words):
         OODDetector(net, confidence=0.95).fit(images(40))
     assert OODDetector(net, confidence=0.95).fit(images(73)).guarantee.startswith("At most 5 % ")

@@ -50,8 +50,8 @@ def test_how_many_images_a_promise_needs(alpha: float, needed: int) -> None:
 
 def test_the_sentence() -> None:
     assert Calibration(torch.zeros(19)).guarantee() == (
-        "At most 5 % of fresh in-distribution images are flagged, on average over detectors with 19 calibration images"
-        "; 95 % of such detectors flag at most 14.6 %."
+        "At most 5 % of fresh in-distribution images are flagged on average; "
+        "95 % of detectors with 19 calibration images flag at most 14.6 %."
     )
 
 

@@ -22,13 +22,13 @@ DRAWS = 1000
 def test_the_range_of_one_detector(n: int, low: float, high: float) -> None:
     calibration = Calibration(torch.arange(float(n)), 0.05)
     assert [round(100 * end, 1) for end in calibration.rate_range] == [low, high]
-    assert f"90 % of such detectors flag {low} to {high} %." in calibration.guarantee()
+    assert f"90 % of detectors with {n} calibration images flag {low} to {high} %." in calibration.guarantee()
 
 
 def test_where_scores_tie_the_range_is_a_bound() -> None:
     calibration = Calibration(torch.cat([torch.arange(140.0), torch.full((10,), 139.0)]), 0.05)
     assert calibration.rate_range[0] == 0
-    assert calibration.guarantee().endswith("95 % of such detectors flag at most 7.7 %.")
+    assert calibration.guarantee().endswith("95 % of detectors with 150 calibration images flag at most 7.7 %.")
 
 
 def test_59_images_promise_5_percent_with_95_percent_confidence() -> None:
@@ -38,8 +38,8 @@ def test_59_images_promise_5_percent_with_95_percent_confidence() -> None:
     assert Calibration(scores, 0.05, 0.95).threshold == 58  # the largest of them
     assert Calibration(scores, 0.05, 0.95).promised == 0.05
     assert Calibration(scores, 0.05, 0.95).guarantee() == (
-        "At most 5 % of fresh in-distribution images are flagged, with 95 % confidence; detectors with 59 calibration "
-        "images flag 1.7 % on average, and 90 % of them flag 0.087 to 5.0 %."
+        "At most 5 % of fresh in-distribution images are flagged, with 95 % confidence; "
+        "90 % of detectors with 59 calibration images flag 0.087 to 5.0 %."
     )
 
 
@@ -49,7 +49,7 @@ def test_fewer_images_say_what_they_can_promise() -> None:
     assert few.guarantee().startswith(
         "At most 13.9 % of fresh in-distribution images are flagged, with 95 % confidence"
     )
-    assert few.guarantee().endswith("5 % with 95 % confidence needs at least 59 calibration images.")
+    assert few.guarantee().endswith("13.9 %. 5 % needs at least 59 calibration images.")
 
 
 @settings(max_examples=150, deadline=None)

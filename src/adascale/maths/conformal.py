@@ -83,25 +83,18 @@ class Calibration:
 
     def guarantee(self) -> str:
         """The promise, and what it means for one detector."""
-        n = len(self.scores)
-        promise = f"At most {described(self.promised)} of fresh in-distribution images are flagged"
-        detectors = f"detectors with {n} calibration image{'s' * (n > 1)}"
-        if self.confidence is None:
-            text = f"{promise}, on average over {detectors}; {self._spread('such detectors')}."
-        else:
-            mean = f"{percent(self._allowed / (n + 1))} %"
-            text = f"{promise}, with {100 * self.confidence:.4g} % confidence; {detectors} flag "
-            text += f"{'at most ' * self._tied}{mean} on average, and {self._spread('them')}."
+        n, (low, high) = len(self.scores), self.rate_range
+        sure = " on average" if self.confidence is None else f", with {100 * self.confidence:.4g} % confidence"
+        share = RANGE_SHARE if low else (1 + RANGE_SHARE) / 2  # with ties only the upper end is known
+        rates = f"{percent(low)} to {percent(high)} %" if low else f"at most {percent(high)} %"
+        text = (
+            f"At most {described(self.promised)} of fresh in-distribution images are flagged{sure}; "
+            f"{100 * share:.3g} % of detectors with {n} calibration image{'s' * (n > 1)} flag {rates}."
+        )
         if self.promised > self.alpha:
             needed = images_needed(self.alpha, self.confidence)
-            text += f" {described(self.alpha, self.confidence)} needs at least {needed} calibration images."
+            text += f" {described(self.alpha)} needs at least {needed} calibration images."
         return text
-
-    def _spread(self, detectors: str) -> str:
-        low, high = self.rate_range
-        if self._tied:
-            return f"{100 * (1 + RANGE_SHARE) / 2:.3g} % of {detectors} flag at most {percent(high)} %"
-        return f"{100 * RANGE_SHARE:.3g} % of {detectors} flag {percent(low)} to {percent(high)} %"
 
     @property
     def _allowed(self) -> int:
