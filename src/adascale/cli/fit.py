@@ -99,12 +99,12 @@ def score(given: ScoreCommand) -> None:
     rows = journal.rows if journal else printed.rows
     if given.fdr is not None:
         tally.discoveries = find_discoveries(rows(), columns, given.fdr)
-        note_limits(tally.discoveries, loaded, given.fdr)
     if journal:
         journal.finish(with_discovery(columns, tally.discoveries), discovered(rows(), tally.discoveries))
         tally.report(journal.output, given.as_json)
     else:
         printed.finish(tally.discoveries)
+    note_limits(tally.discoveries, loaded, given.fdr)
     end(tally.failed, len(found))
 
 

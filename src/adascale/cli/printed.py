@@ -51,8 +51,10 @@ class Printed:
         self._begun = True
 
 
-def note_limits(found: Mapping[str, Discoveries], detectors: Mapping[str, OODDetector], fdr: float) -> None:
+def note_limits(found: Mapping[str, Discoveries], detectors: Mapping[str, OODDetector], fdr: float | None) -> None:
     """Say so where too few calibration images are the reason that there are no discoveries."""
+    if fdr is None:
+        return
     for (prefix, one), detector in zip(found.items(), detectors.values(), strict=True):
         images = 0 if detector.calibration is None else len(detector.calibration.scores)
         if not one.number and (reason := limits(images, one.images, fdr)):
