@@ -8,6 +8,7 @@ from typing import Any
 
 from adascale.bench import check_suite
 from adascale.core.errors import InputError
+from adascale.maths import promise
 
 
 def method_names(texts: list[str]) -> list[str]:
@@ -31,6 +32,22 @@ def known_methods(value: Any) -> Any:
 
 def known_suite(value: Any) -> Any:
     return value if value is None else check_suite(value)
+
+
+def _promise(check: Callable[[float], None]) -> Callable[[Any], Any]:
+    """A check of a number that is part of what is promised."""
+
+    def checked(value: Any) -> Any:
+        if value is not None:
+            check(value)
+        return value
+
+    return checked
+
+
+alpha = _promise(promise.check_alpha)
+confidence = _promise(promise.check_confidence)
+fdr = _promise(promise.check_fdr)
 
 
 def folder(value: Any) -> Any:
