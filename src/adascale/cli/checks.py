@@ -9,6 +9,7 @@ from typing import Any
 from adascale.bench import check_suite
 from adascale.core.errors import InputError
 from adascale.images.places import ADVICE, expanded
+from adascale.maths import promise
 from adascale.network.class_names import class_names
 
 
@@ -33,6 +34,22 @@ def known_methods(value: Any) -> Any:
 
 def known_suite(value: Any) -> Any:
     return value if value is None else check_suite(value)
+
+
+def _promise(check: Callable[[float], None]) -> Callable[[Any], Any]:
+    """A check of a number that is part of what is promised."""
+
+    def checked(value: Any) -> Any:
+        if value is not None:
+            check(value)
+        return value
+
+    return checked
+
+
+alpha = _promise(promise.check_alpha)
+confidence = _promise(promise.check_confidence)
+fdr = _promise(promise.check_fdr)
 
 
 def folder(value: Any) -> Any:

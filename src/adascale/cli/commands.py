@@ -11,6 +11,7 @@ from typing import Literal
 from adascale.bench import SUITES
 from adascale.cli import checks, groups
 from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights, argument, option
+from adascale.core.errors import InputError
 
 
 class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module="fit"):
@@ -29,7 +30,8 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command,
         "Choose parameters on outliers made from the images [default: AdaSCALE, from 64 images on].",
         "--tune/--no-tune",
     )
-    alpha: float = option(0.05, "Share of in-distribution images that may be flagged.")
+    alpha: float = option(0.05, "Share of in-distribution images that may be flagged.", check=checks.alpha)
+    confidence: groups.Confidence = None
     split_seed: int = option(0, "Seed of the split into fitting and calibration images.")
     root: groups.Root = None
     precision: str | None = option(None, "bf16 or fp16: faster on some hardware; scores change slightly.")
@@ -46,6 +48,14 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     )
     output: Path | None = option(None, "scores.csv, .jsonl or .parquet [default: stdout].", "--output", "-o")
     decide: bool = option(False, "Only the decisions, at about the price of a forward pass.", "--decide")
+    alpha: float | None = option(
+        None, "Share of in-distribution images that may be flagged [default: as fitted].", check=checks.alpha
+    )
+    confidence: groups.Confidence = None
+    no_confidence: bool = option(False, "Promise alpha on average, though fit had --confidence.", "--no-confidence")
+    fdr: float | None = option(
+        None, "Mark discoveries in all images together; at most this share of them is false.", check=checks.fdr
+    )
     model: str | None = option(None, "The network, if it moved since fit.")
     weights: Weights = None
     classes: groups.Classes = None
@@ -53,6 +63,12 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     root: groups.Root = None
     device: groups.Device = "auto"
     compiled: groups.Compiled = False
+
+    def __post_init__(self) -> None:
+        if self.decide and self.fdr is not None:
+            raise InputError("--fdr needs the p-values, which --decide does not compute; leave one of them out.")
+        if self.no_confidence and self.confidence is not None:
+            raise InputError(f"--confidence {self.confidence:g} and --no-confidence; leave one of them out.")
 
 
 class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="bench"):

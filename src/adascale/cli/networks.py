@@ -114,7 +114,9 @@ def detectors(files: list[DetectorFile], given: ScoreCommand) -> dict[str, OODDe
         say(f"network {spec} (named in {first.name})")
     weights = given.weights or about.get("weights")
     classifier, _ = ready_network(spec, weights, given.device, compiled=given.compiled)
-    loaded = OODDetector.load_all(files, classifier)
+    loaded = OODDetector.load_all(files, classifier, alpha=given.alpha, confidence=given.confidence)
+    for detector in loaded if given.no_confidence else []:
+        detector.confidence = None
     if given.classes is not None:
         names = check_count(class_names(given.classes), len(classifier.head.weight))
         for detector in loaded:

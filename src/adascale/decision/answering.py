@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from adascale.core.answers import Decision, Verdict, joined
-from adascale.core.errors import InputError, NotFittedError
+from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.core.types import Outputs
 from adascale.decision.early import named_decisions
 from adascale.decision.inputs import Reader
@@ -18,6 +19,8 @@ from adascale.extraction.extract import extract_batch
 from adascale.extraction.given import Given
 from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
+from adascale.maths.discoveries import discoveries, limits
+from adascale.maths.promise import check_fdr
 from adascale.network.classifier import Classifier
 
 
@@ -78,6 +81,19 @@ class Answering:
             )
         return images
 
+    def discoveries(self, images: Any, fdr: float = 0.1) -> Verdict:
+        """The verdict for a batch as a whole: ``is_ood`` marks the discoveries, of which at most the share ``fdr`` is
+        in-distribution on average (Benjamini-Hochberg on the p-values, see `adascale.maths.discoveries`).
+
+        Whether an image is a discovery depends on all the images given. Neither ``alpha`` nor ``confidence`` matters.
+        """
+        check_fdr(fdr)
+        verdict, calibration = self(images), self._calibrated()
+        found = discoveries(verdict.p_value, fdr)
+        if not found.any() and (reason := limits(len(calibration.scores), len(verdict), fdr)):
+            warnings.warn(reason, AdascaleWarning, stacklevel=2)
+        return replace(verdict, is_ood=found)
+
     def score(self, images: Any) -> Tensor:
         """OOD scores alone (N,), float64, higher = more OOD."""
         return self(images).score
@@ -93,7 +109,7 @@ class Answering:
 
     @property
     def guarantee(self) -> str:
-        """What is guaranteed about false alarms, in one sentence."""
+        """What is guaranteed about false alarms, and what that means for one detector, in a sentence or two."""
         return self._calibrated().guarantee()
 
     @property

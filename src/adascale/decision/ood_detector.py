@@ -16,12 +16,14 @@ from adascale.decision.answering import Answering
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, save_detector
 from adascale.decision.fitting import Outliers, Plan, method_of
 from adascale.decision.inputs import Reader, extract_given, outliers_of
+from adascale.decision.provenance import described, fitting_record
 from adascale.decision.saved import load_detectors
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
 from adascale.images.outliers import Sample
 from adascale.images.preprocess import Preprocess
-from adascale.maths.conformal import Calibration, check_alpha
+from adascale.maths.conformal import Calibration
+from adascale.maths.promise import check_alpha, check_confidence
 from adascale.maths.split import total_needed
 from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
@@ -41,11 +43,12 @@ class OODDetector(Answering):
     model: any ``nn.Module`` that returns logits (or a `Classifier`, which several detectors may share). method: a name
     (see ``adascale methods``) or a configured `Detector`. parameters: the method's own, by name, e.g. ``p_max=90,
     pixels="random"``. head: the name of the last linear layer, if it cannot be found. alpha: the share of
-    in-distribution images that may be flagged. split_seed: seed of the split into images to fit on and images that set
-    the threshold. preprocess: how images become inputs; it is kept with the detector and saved with it, and lets every
-    method here take images: a path, a folder, a glob, a list of paths, Pillow images, uint8 arrays (H, W, C) or
-    (N, H, W, C), bytes. Without it they take tensors. classes: the names of the classes, as a list, a mapping from
-    index to name, or a file of either (`adascale.network.class_names`).
+    in-distribution images that may be flagged, on average over draws of the calibration images. confidence: 0.95 makes
+    that a promise for this one detector, which holds with 95 % confidence (see `Calibration`). split_seed: seed of the
+    split into images to fit on and images that set the threshold. preprocess: how images become inputs; it is kept with
+    the detector and saved with it, and lets every method here take images: a path, a folder, a glob, a list of paths,
+    Pillow images, uint8 arrays (H, W, C) or (N, H, W, C), bytes. Without it they take tensors. classes: the names of
+    the classes, as a list, a mapping from index to name, or a file of either (`adascale.network.class_names`).
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class OODDetector(Answering):
         *,
         head: str | None = None,
         alpha: float = 0.05,
+        confidence: float | None = None,
         split_seed: int = 0,
         batch_size: int = 32,
         preprocess: Preprocess | None = None,
@@ -62,12 +66,13 @@ class OODDetector(Answering):
         **parameters: Any,
     ) -> None:
         check_alpha(alpha)
+        check_confidence(confidence)
         self.classifier = model if isinstance(model, Classifier) else Classifier(model, head)
         self._method = method_of(method, parameters, preprocess)
         self._as_given = self._method
         self._given = frozenset(parameters if isinstance(method, str) else self._method.parameters)
         self.split_seed, self.batch_size, self.preprocess = split_seed, batch_size, preprocess
-        self._alpha = alpha
+        self._alpha, self._confidence = alpha, confidence
         self.calibration: Calibration | None = None
         self.tuning: Tuning | None = None
         self.setting = "not fitted"  # where the parameters come from, in one sentence
@@ -75,6 +80,7 @@ class OODDetector(Answering):
         self.probe_shape: tuple[int, ...] | None = None  # that of the first images, for the probe in a detector file
         self.network = NetworkIdentity(self.classifier)
         self.reference_images = 0
+        self.fitted: Mapping[str, Any] = {}  # when and on what, for people
         self.class_names = self.classifier.class_names if classes is None else class_names(classes)
         self.about: dict[str, Any] = {}  # what `save` writes about the network: its text and its weights file
         self._reader = Reader()
@@ -120,8 +126,22 @@ class OODDetector(Answering):
     def alpha(self, alpha: float) -> None:
         check_alpha(alpha)
         self._alpha = alpha
+        self._recalibrate()
+
+    @property
+    def confidence(self) -> float | None:
+        """How sure the promise is for this one detector; None promises an average. Assigning it moves the threshold."""
+        return self._confidence
+
+    @confidence.setter
+    def confidence(self, confidence: float | None) -> None:
+        check_confidence(confidence)
+        self._confidence = confidence
+        self._recalibrate()
+
+    def _recalibrate(self) -> None:
         if self.calibration is not None:
-            self.calibration = Calibration(self.calibration.scores, alpha)
+            self.calibration = Calibration(self.calibration.scores, self.alpha, self.confidence)
 
     def fit(self, images: Any, train: Any = None, *, tune: bool | None = None) -> Self:
         """Learn from in-distribution images: a folder, paths, tensors, a DataLoader and so on. No labels needed.
@@ -146,7 +166,8 @@ class OODDetector(Answering):
         if train is not None and plan.takes_train:
             learned, _ = extract_given(self._batches(train, skip=True), self.classifier, ())
         self.probe_shape, self.input_shape = shapes[0], shapes[0] if len(shapes) == 1 else None
-        return self.fit_outputs(outputs, learned, outliers_of(sample, self.classifier, self.batch_size), tune=tune)
+        outliers = outliers_of(sample, self.classifier, self.batch_size)
+        return self.fit_outputs(outputs, learned, outliers, tune=tune, source=described(images))
 
     def fit_outputs(
         self,
@@ -155,11 +176,13 @@ class OODDetector(Answering):
         outliers: Mapping[str, Outputs] | Outliers | None = None,
         *,
         tune: bool | None = None,
+        source: str = "extracted outputs",
     ) -> Self:
         """The same from extracted `Outputs`. What is fitted on, chosen on and what sets the threshold are kept apart.
 
         ``outliers``: the outputs of outliers made from the images ``plan(tune).chosen(len(outputs))``, by name, or a
-        function that is given these indices and the views needed. Without outliers nothing is tuned.
+        function that is given these indices and the views needed. Without outliers nothing is tuned. ``source``: where
+        the images come from, for the record.
         """
         self._forget()
         check_count(self.class_names, len(self.classifier.head.weight))
@@ -167,12 +190,13 @@ class OODDetector(Answering):
         provider = outliers if outliers is None or callable(outliers) else lambda *_: outliers
         fitted = plan.fit(outputs, self.classifier.head, train, provider)
         self._method, self.tuning, self.setting, self.reference_images, self.calibration = fitted
+        self.fitted = fitting_record(len(outputs), source)
         self._warn_of_limits(plan.share(train is not None and plan.takes_train))
         return self
 
     def plan(self, tune: bool | None = None) -> Plan:
         """What `fit` will do about tuning: which views it needs, which images it makes outliers from."""
-        return Plan(self._as_given, self._given, tune, self.split_seed, self.alpha)
+        return Plan(self._as_given, self._given, tune, self.split_seed, self.alpha, confidence=self.confidence)
 
     def _forget(self) -> None:
         self.calibration = self.tuning = None
@@ -180,8 +204,8 @@ class OODDetector(Answering):
 
     def _warn_of_limits(self, share: float) -> None:
         calibration = self._calibrated()
-        if calibration.level > self.alpha:
-            total = total_needed(self.alpha, share)
+        if calibration.promised > self.alpha:
+            total = total_needed(self.alpha, share, self.confidence)
             hint = f" Give fit at least {total} images for that." if share else ""
             warnings.warn(calibration.guarantee() + hint, AdascaleWarning, stacklevel=3)
         if broken := int(calibration.scores.isinf().sum()):
@@ -201,14 +225,18 @@ class OODDetector(Answering):
         path: str | Path | DetectorFile,
         model: nn.Module | Classifier | None = None,
         method: type[Detector] | None = None,
+        *,
+        alpha: float | None = None,
+        confidence: float | None = None,
         **network: Any,
     ) -> Self:
         """The saved detector with its network; any other network is refused. ``method``: a class of your own.
 
-        Without ``model``, the network that the file names is loaded. Then ``network`` may have ``weights``, a file in
-        place of the one it names; ``device``; and ``trust=True``, without which no Python file is run.
+        ``alpha``, ``confidence``: in place of the saved ones; the threshold follows without fitting again. Without
+        ``model``, the network that the file names is loaded. Then ``network`` may have ``weights``, a file in place of
+        the one it names; ``device``; and ``trust=True``, without which no Python file is run.
         """
-        return cls.load_all([path], model, method, **network)[0]
+        return cls.load_all([path], model, method, alpha=alpha, confidence=confidence, **network)[0]
 
     @classmethod
     def load_all(
@@ -216,10 +244,13 @@ class OODDetector(Answering):
         files: Sequence[str | Path | DetectorFile],
         model: nn.Module | Classifier | None = None,
         method: type[Detector] | None = None,
+        *,
+        alpha: float | None = None,
+        confidence: float | None = None,
         **network: Any,
     ) -> list[Self]:
         """Several saved detectors of one network, which is hashed and checked once."""
-        return load_detectors(cls, files, model, method, **network)
+        return load_detectors(cls, files, model, method, alpha, confidence, **network)
 
     def __repr__(self) -> str:
         state = self.calibration.guarantee() if self.calibration else "not fitted"

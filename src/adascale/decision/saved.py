@@ -27,6 +27,8 @@ def load_detectors(
     files: Sequence[str | Path | DetectorFile],
     model: nn.Module | Classifier | None,
     method: type[Detector] | None,
+    alpha: float | None = None,
+    confidence: float | None = None,
     weights: str | Path | None = None,
     device: str = "auto",
     trust: bool = False,
@@ -36,7 +38,7 @@ def load_detectors(
     if model is None:
         model = named_network(read[0], weights, device, trust)
     network = NetworkIdentity(model if isinstance(model, Classifier) else Classifier(model))
-    return [_restored(cls, file, network, method) for file in read]
+    return [_restored(cls, file, network, method, alpha, confidence) for file in read]
 
 
 def named_network(file: DetectorFile, weights: str | Path | None, device: str, trust: bool) -> Classifier:
@@ -57,16 +59,26 @@ def named_network(file: DetectorFile, weights: str | Path | None, device: str, t
     return ready_network(spec, weights or known, device)[0]
 
 
-def _restored(cls: type[Made], file: DetectorFile, network: NetworkIdentity, method: type[Detector] | None) -> Made:
+def _restored(
+    cls: type[Made],
+    file: DetectorFile,
+    network: NetworkIdentity,
+    method: type[Detector] | None,
+    alpha: float | None,
+    confidence: float | None,
+) -> Made:
     record = file.record
     calibration, given = record["calibration"], record["input"]
     names = record.get("class_names") or network.classifier.class_names
-    detector = cls(network.classifier, file.method(method), alpha=calibration["alpha"], classes=names or None)
+    rate = calibration["alpha"] if alpha is None else alpha
+    sure = calibration.get("confidence") if confidence is None else confidence
+    detector = cls(network.classifier, file.method(method), alpha=rate, confidence=sure, classes=names or None)
     detector.split_seed, detector.reference_images = calibration["split_seed"], calibration["reference_images"]
     detector.preprocess = Preprocess(**given["preprocess"]) if given["preprocess"] else None
     detector.network, detector.input_shape = network, tuple(given["shape"]) if given["shape"] else None
     detector.setting = record.get("setting", "as given")
     detector.about = dict(record["about"])
     detector.method.restore(file.state, network.adopt_head(file))
-    detector.calibration = Calibration(file.tensors["calibration.scores"], detector.alpha)
+    detector.calibration = Calibration(file.tensors["calibration.scores"], rate, sure)
+    detector.fitted = record.get("fitted", {})
     return detector

@@ -18,12 +18,8 @@ Row = Mapping[str, Any]
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 _CHUNK = 10_000
 _PARQUET_TYPES = {
-    "image": "string",
-    "error": "string",
-    "class": "string",
-    "is_ood": "bool_",
-    "early": "bool_",
-    "prediction": "int64",
+    **{"image": "string", "error": "string", "class": "string", "prediction": "int64"},
+    **{"is_ood": "bool_", "discovery": "bool_", "early": "bool_"},
 }
 
 
@@ -101,7 +97,7 @@ class Journal:
             next(file)
             yield from map(json.loads, file)
 
-    def finish(self, columns: Sequence[str]) -> None:
-        """Write the output file and delete the journal."""
-        write_rows(self.output, self.rows(), columns)
+    def finish(self, columns: Sequence[str], rows: Iterable[Row] | None = None) -> None:
+        """Write the output file and delete the journal. rows: those of the journal, if something was added to them."""
+        write_rows(self.output, self.rows() if rows is None else rows, columns)
         self.path.unlink()
