@@ -39,6 +39,7 @@ class Mine(Detector):
         ("fti", 2),
         ("fit . --model digits -o x --method scal", 2),
         ("fit nowhere --model digits -o x", 2),
+        ("fit . --model digits -o x --classes nowhere.txt", 2),
         ("score . -d nowhere.safetensors", 2),
         ("inspect nowhere.safetensors", 2),
         ("bench digist --no-report", 2),

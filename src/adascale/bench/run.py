@@ -14,6 +14,7 @@ from torch import Tensor
 from adascale.bench.diagnostics import Profiler, has_profile
 from adascale.bench.results import Example, Kind, ModelRun, Profile, SetInfo
 from adascale.bench.suites import SuiteImages
+from adascale.core.answers import label_of
 from adascale.core.errors import InputError
 from adascale.core.progress import Advance, progress
 from adascale.core.types import Outputs, View
@@ -108,8 +109,8 @@ class Job:
             shown=shown,
             profiles=profiles,
             examples={
-                "id": _examples({"id": self.images.id}, scored, shown, most=True),
-                "ood": _examples(unknown, scored, shown, most=False),
+                "id": _examples({"id": self.images.id}, scored, shown, self.network.classifier.class_names, most=True),
+                "ood": _examples(unknown, scored, shown, self.network.classifier.class_names, most=False),
             },
         )
 
@@ -219,7 +220,9 @@ def tested(images: SuiteImages) -> dict[str, tuple[Kind, ImageSet]]:
     return {name: (kind, found) for kind, group in groups.items() for name, found in group.items()}
 
 
-def _examples(sets: Mapping[str, ImageSet], scored: Mapping[str, _Scored], shown: str, most: bool) -> list[Example]:
+def _examples(
+    sets: Mapping[str, ImageSet], scored: Mapping[str, _Scored], shown: str, class_names: Sequence[str], most: bool
+) -> list[Example]:
     """The images with the highest (``most``) or the lowest scores."""
     found = []
     for name in sets:
@@ -229,6 +232,6 @@ def _examples(sets: Mapping[str, ImageSet], scored: Mapping[str, _Scored], shown
         found += [(float(scores[i]), name, usable[i], int(scored[name].predictions[i])) for i in places]
     found.sort(key=lambda entry: entry[0], reverse=most)
     return [
-        Example(name, sets[name].names[i], score, prediction, sets[name].open(i))
+        Example(name, sets[name].names[i], score, prediction, sets[name].open(i), label_of(prediction, class_names))
         for score, name, i, prediction in found[:_GALLERY]
     ]

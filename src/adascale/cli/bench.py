@@ -38,7 +38,7 @@ def bench(given: BenchCommand) -> None:
     if given.tune == "self" and len(images.val) < FEWEST_IMAGES:
         raise InputError(f"--tune self with {len(images.val)} validation images; it needs at least {FEWEST_IMAGES}.")
     cache, out = given.cache or cache_folder(), given.out
-    found = networks(given, given.suite)
+    found = networks(given, given.suite, given.classes)
     with resumable():
         jobs = [Job(network, images, entries, cache, given.seed, given.passes()) for network in found]
         result = run_jobs(suite, images, jobs)

@@ -8,7 +8,9 @@ from typing import Any
 
 from adascale.bench import check_suite
 from adascale.core.errors import InputError
+from adascale.images.places import ADVICE, expanded
 from adascale.maths import promise
+from adascale.network.class_names import class_names
 
 
 def method_names(texts: list[str]) -> list[str]:
@@ -56,18 +58,25 @@ def folder(value: Any) -> Any:
     return value
 
 
+def class_file(value: Any) -> Any:
+    """A file of class names is read now, so that a mistake in it is told before any work."""
+    if value is not None:
+        class_names(value)
+    return value
+
+
 def _existing(what: str, advice: str) -> Callable[[Any], Any]:
-    """A check that a path, or each path of a list, exists. The text ``-`` stands for a list on stdin."""
+    """A check that a path, or each path of a list, exists. The text ``-`` stands for standard input."""
 
     def check(value: Any) -> Any:
         for path in value if isinstance(value, list) else [value]:
-            if path not in (None, "-") and not Path(path).exists():
+            if path not in (None, "-") and not all(Path(one).exists() for one in expanded(path)):
                 raise InputError(f"There is no {what} {path}; {advice}.")
         return value
 
     return check
 
 
-images = _existing("file or folder", "give a folder, an image, an image list or an .npz")
+images = _existing("file or folder", ADVICE)
 detector_files = _existing("detector file", "make one with adascale fit")
 results = _existing("folder", "give the --out folder of an adascale bench run")

@@ -20,6 +20,7 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command,
     images: groups.Images
     output: Path = option(..., "Detector file; a folder for several methods.", "--output", "-o")
     weights: Weights = None
+    classes: groups.Classes = None
     method: Texts = option(None, "See adascale methods, or file.py:Class; repeatable.", check=checks.known_methods)
     setting: Texts = option(None, "A parameter: p_max=90, scale.percentile=80.", "--set")
     preset: str | None = option(None, "The paper's setting, e.g. imagenet/resnet-50.")
@@ -57,6 +58,7 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     )
     model: str | None = option(None, "The network, if it moved since fit.")
     weights: Weights = None
+    classes: groups.Classes = None
     method: Texts = option(None, "file.py:Class of your own method, if a detector has one.", check=checks.known_methods)
     root: groups.Root = None
     device: groups.Device = "auto"
@@ -74,6 +76,7 @@ class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Com
 
     suite: groups.SuiteName = None
     out: groups.Results = Path("adascale-bench")
+    classes: groups.Classes = None
     methods: Texts = option(
         None, "Names or file.py:Class, repeatable or with commas [default: all].", check=checks.known_methods
     )

@@ -90,9 +90,12 @@ def inspect(given: InspectCommand) -> None:
 
 
 def _shown(name: str, entry: Any) -> str:
+    """A text for one line: of a long list, such as the names of classes, the beginning and the length."""
     if name == "range":
         low, high = map(percent, entry)
         return f"{low} to {high} % of fresh in-distribution images are flagged by 90 % of detectors like this one"
+    if isinstance(entry, list) and len(entry) > 8:
+        return f"{', '.join(map(str, entry[:5]))}, ... ({len(entry)} in all)"
     return "-" if entry is None else str(entry)
 
 

@@ -21,6 +21,8 @@ from adascale.decision.discovered import COLUMN, Discoveries, discovered, find_d
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.cache import cache_key
 from adascale.images.sources import find_images
+from adascale.network.class_names import class_names
+from adascale.network.specs import absolute
 from adascale.storage.rows import Journal, Row
 
 
@@ -33,7 +35,9 @@ def fit(given: FitCommand) -> None:
     found = find_images(given.images, given.root)
     training = find_images(given.train, given.root) if given.train else None
     running = {"precision": given.precision, "compiled": given.compiled}
-    classifier, preprocess = networks.network(given.model, given.weights, given, draft=given.draft, **running)
+    classifier, preprocess = networks.network(
+        given.model, given.weights, given, draft=given.draft, classes=given.classes, **running
+    )
     common: dict[str, Any] = {"alpha": given.alpha, "confidence": given.confidence, "split_seed": given.split_seed}
     common["preprocess"] = preprocess
     made = [OODDetector(classifier, text, **common, **settings[name]) for name, text in methods.items()]
@@ -55,7 +59,7 @@ def fit(given: FitCommand) -> None:
             say(f"left out {name}: {refused[name]}")
             file.unlink(missing_ok=True)  # of an earlier run
             continue
-        record = detector.save(file, model=networks.absolute(given.model), weights=weights)
+        record = detector.save(file, model=absolute(given.model), weights=weights)
         records.append({**record, "file": str(file), "skipped": failures})
         if not given.as_json:
             print(f"{file}: {detector.method}\nparameters: {detector.setting}\n{detector.guarantee}")
@@ -72,15 +76,17 @@ def score(given: ScoreCommand) -> None:
     found, output = find_images(given.images, given.root), given.output
     files = read_detectors(given.detector)
     contents = [file.sha256 for file in files]
+    names = class_names(given.classes) if given.classes else ()
     promise = (given.alpha, given.confidence, given.no_confidence)
-    journal = Journal(output, cache_key(*contents, found.fingerprint(), given.decide, *promise)) if output else None
+    key = cache_key(*contents, found.fingerprint(), given.decide, *promise, *found.names, *names)
+    journal = Journal(output, key) if output else None
     loaded = networks.detectors(files, given)
     if given.decide and len(loaded) > 1:
         raise InputError(f"--decide takes one detector; {len(loaded)} were given.")
     if promise != (None, None, False):
         for name, detector in loaded.items():
             say(f"{name}: threshold {detector.threshold:.6g}. {detector.guarantee}")
-    columns = list(folders.DECISION_COLUMNS) if given.decide else folders.columns(loaded)
+    columns = folders.columns(loaded, given.decide)
     start = journal.done() if journal else 0
     tally = _Tally(columns)
     printed = Printed(columns, given.as_json, waits=given.fdr is not None)
@@ -108,8 +114,8 @@ def score(given: ScoreCommand) -> None:
     end(tally.failed, len(found))
 
 
-def _source(images: str) -> str:
-    return "a list on standard input" if images == "-" else images
+def _source(images: list[str]) -> str:
+    return " ".join("standard input" if path == "-" else path for path in images)
 
 
 class _Tally:

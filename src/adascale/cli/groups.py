@@ -30,7 +30,11 @@ else:  # Python 3.10 does not have it
 
 
 Images = Annotated[
-    str, Argument(help="Folder (recursive), image, image list (.txt), .npz, or - for a list.", callback=checks.images)
+    list[str],
+    Argument(
+        help="Folders (recursive), images, globs, image lists (.txt), .npz; - is an image or a list on stdin.",
+        callback=checks.images,
+    ),
 ]
 Texts = list[str] | None
 SuiteName = Annotated[
@@ -43,6 +47,13 @@ Results = Annotated[Path, Option("--out", "-o", help="Folder for the results.", 
 Settings = Annotated[Texts, Option("--set", help="A parameter: scale.percentile=80.")]
 Workers = Annotated[int | None, Option(min=1, help="Decoding threads [default: one per core, at most 8].")]
 Weights = Annotated[Path | None, Option(help="Weights file: .safetensors, or a .pth state dict.")]
+Classes = Annotated[
+    Path | None,
+    Option(
+        help="Class names: a file with a line for each, a JSON list, or a JSON object from index to name.",
+        callback=checks.class_file,
+    ),
+]
 Root = Annotated[Path | None, Option(help="Folder where the paths of an image list start [default: its own].")]
 Confidence = Annotated[
     float | None,

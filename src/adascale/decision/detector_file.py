@@ -136,6 +136,7 @@ def save_detector(
             "shape": detector.input_shape,
             "preprocess": asdict(detector.preprocess) if detector.preprocess else None,
         },
+        **({"class_names": list(detector.class_names)} if detector.class_names else {}),
         "about": about,
         **({} if origin["package"] == "adascale" else {"origin": origin}),
     }

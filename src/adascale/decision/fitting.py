@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,7 +18,9 @@ from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
 from adascale.decision.tuning import FEWEST_IMAGES, TOLERANCE, Judge, Point, Tuning, chosen_count, grid, search_grid
 from adascale.detectors import Detector
+from adascale.detectors.configure import configured
 from adascale.images.outliers import WEIGHTS
+from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
 from adascale.maths.promise import described, images_needed
 from adascale.maths.split import Split, split
@@ -183,3 +185,14 @@ def _calibrated(method: Detector, held_out: Outputs, alpha: float, confidence: f
             "can be set; check the images and the preprocessing."
         )
     return calibration
+
+
+def method_of(method: str | Detector, parameters: Mapping[str, Any], preprocess: Preprocess | None) -> Detector:
+    """The method that a user asks for, by name with parameters or as an object, made for this preprocessing."""
+    if isinstance(method, str):
+        made = configured(method, parameters)
+    elif parameters:
+        raise InputError(f"Parameters {list(parameters)} came with a configured {method.name}; set them on it.")
+    else:
+        made = replace(method)  # a copy, because two detectors may be given the same object
+    return made if preprocess is None else made.for_input(preprocess.std)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 
-_IMAGE_KEYS = ("pixel_values", "image", "images", "img", "x", "data", "input", "inputs")
-_LABEL_KEYS = ("labels", "label", "target", "targets", "y")
+IMAGE_KEYS = ("pixel_values", "image", "images", "img", "x", "data", "input", "inputs")
+LABEL_KEYS = ("labels", "label", "target", "targets", "y")
 
 Batch = tuple[Tensor, "Tensor | None"]
 
@@ -71,10 +71,10 @@ def _is_pair(source: Any) -> bool:
 def _parts(item: Any) -> Batch:
     labels = None
     if isinstance(item, Mapping):
-        labels = next((item[key] for key in _LABEL_KEYS if key in item), None)
-        found = next((item[key] for key in _IMAGE_KEYS if key in item), None)
+        labels = next((item[key] for key in LABEL_KEYS if key in item), None)
+        found = next((item[key] for key in IMAGE_KEYS if key in item), None)
         if found is None:
-            raise InputError(f"A batch has the keys {list(item)}; the images must be under one of {list(_IMAGE_KEYS)}.")
+            raise InputError(f"A batch has the keys {list(item)}; the images must be under one of {list(IMAGE_KEYS)}.")
         item = found
     elif isinstance(item, tuple | list) and item:
         item, labels = item[0], item[1] if len(item) > 1 else None

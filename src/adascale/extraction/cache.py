@@ -220,7 +220,7 @@ class Extractor:
                         cache.write_view(index, view, perturbed)
                 else:
                     outputs = extract_batch(self.classifier, inputs, lacking, batch.labels) if batch.indices else None
-                    failed = {images.names[i]: reason for i, reason in batch.failures.items()}
+                    failed = {images.keys[i]: reason for i, reason in batch.failures.items()}
                     head, shape = (self.classifier.head_name, tuple(inputs.shape[1:])) if batch.indices else (None, ())
                     cache.write(index, outputs, ShardInfo(len(batch.indices), failed, head, shape))
                 advance(len(ranges[index]))
@@ -231,12 +231,13 @@ class Extractor:
         failures = {name: reason for shard in shards for name, reason in shard.failures.items()}
         used = next((shard for shard in shards if shard.rows), None)
         if used is None or used.head is None:
-            name, reason = next(iter(failures.items()))
+            name, reason = next(iter(images.by_name(failures).items()))
             raise InputError(f"None of the {len(images)} images can be read ({name}: {reason}).")
         if self.classifier.head_name is None:
             self.classifier.adopt(used.head)
-        usable = [i for i, name in enumerate(images.names) if name not in failures]
-        return Extracted(cache, views, [shard.rows for shard in shards], failures, usable, used.shape)
+        usable = [i for i, key in enumerate(images.keys) if key not in failures]
+        rows = [shard.rows for shard in shards]
+        return Extracted(cache, views, rows, images.by_name(failures), usable, used.shape)
 
 
 def _locate(classifier: Classifier, images: Tensor) -> None:

@@ -29,6 +29,7 @@ class Classifier:
     precision: ``bf16`` or ``fp16`` runs the network under autocast. compiled: True, or a backend, runs its
     parts through ``torch.compile`` (slow at first). channels_last: the memory layout of the input; None uses it for
     convolutional networks on a processor that accept it. docs/speed.md says how each changes time and scores.
+    class_names: what the classes are called, in their order, if that is known.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Classifier:
         precision: str | None = None,
         compiled: bool | Backend = False,
         channels_last: bool | None = None,
+        class_names: Sequence[str] = (),
     ) -> None:
         if not isinstance(model, nn.Module):
             raise InputError(f"The model is a {type(model).__name__}; give a torch.nn.Module that returns logits.")
@@ -48,6 +50,7 @@ class Classifier:
         self.head_name = self.asked_for = head
         self.located = False
         self.precision, self.compiled, self.channels_last = precision, compiled, channels_last
+        self.class_names = tuple(class_names)
         autocast(self.device, precision)  # refuses what does not run here
         self._layout, self._logits_shape = torch.contiguous_format, ()
         self._head_calls = 0  # the most that one pass has made so far

@@ -131,7 +131,11 @@ def _huggingface(name: str, state: State) -> Made:
     else:
         config = transformers.AutoConfig.from_pretrained(name)
         model = _with_state(transformers.AutoModelForImageClassification.from_config(config), state)
-    return model, from_huggingface(transformers.AutoImageProcessor.from_pretrained(name).to_dict())
+    try:
+        settings = transformers.AutoImageProcessor.from_pretrained(name).to_dict()
+    except (OSError, ValueError):  # the folder says nothing about its images
+        return model, None
+    return model, from_huggingface(settings)
 
 
 def from_huggingface(config: Mapping[str, Any]) -> Preprocess | None:

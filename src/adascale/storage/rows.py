@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 _CHUNK = 10_000
 _PARQUET_TYPES = {
-    **{"image": "string", "error": "string", "prediction": "int64"},
+    **{"image": "string", "error": "string", "class": "string", "prediction": "int64"},
     **{"is_ood": "bool_", "discovery": "bool_", "early": "bool_"},
 }
 
