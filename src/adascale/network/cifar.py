@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adascale.core.errors import InputError
+from adascale.core.suggestions import meant
 from adascale.images.preprocess import Preprocess
 
 CIFAR = Preprocess(size=32, crop=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
@@ -192,7 +193,7 @@ def make(name: str, classes: int = 10, width: float = 1.0) -> CifarNet:
 
 def network_class(name: str) -> type[CifarNet]:
     if name not in NETWORKS:
-        raise InputError(f"adascale has no network {name!r}; it has {', '.join(NETWORKS)}.")
+        raise InputError(f"adascale has no network {name!r}{meant(name, NETWORKS)} It has {', '.join(NETWORKS)}.")
     return NETWORKS[name]
 
 
