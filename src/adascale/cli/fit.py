@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,21 @@ from adascale.core.errors import InputError
 from adascale.decision import folders
 from adascale.decision.detector_file import read_detectors
 from adascale.decision.ood_detector import OODDetector
+from adascale.detectors.configure import configured
 from adascale.extraction.cache import cache_key
 from adascale.images.sources import find_images
-from adascale.storage.rows import Journal, Row, write_csv, write_jsonl
+from adascale.storage.rows import JSON_END, Journal, Row, write_csv, write_json, write_jsonl
 
 
 def fit(given: FitCommand) -> None:
     """Fit every method from one extraction, and save those that could be fitted."""
     methods = {detectors.get(text).name: text for text in method_names(given.method or ["adascale_a"])}
     settings = options.settings(methods, given.setting or [], given.preset)
+    for name, text in methods.items():
+        configured(text, settings[name])  # refuses a wrong value before anything is loaded
+    output = given.output.resolve()
+    networks.check_output(output, set(methods))
+    networks.device(given.device)
     if given.preset is not None:
         say(f"preset {given.preset}: {detectors.PROVENANCE}")
     found = find_images(given.images, given.root)
@@ -35,8 +41,6 @@ def fit(given: FitCommand) -> None:
     classifier, preprocess = networks.network(given.model, given.weights, given, draft=given.draft, **running)
     common: dict[str, Any] = {"alpha": given.alpha, "split_seed": given.split_seed, "preprocess": preprocess}
     made = [OODDetector(classifier, text, **common, **settings[name]) for name, text in methods.items()]
-    output = given.output.resolve()
-    networks.check_output(output, set(methods))
     parts = output.with_name(output.name + ".parts")
     with resumable():
         failures, refused = folders.fit_images(made, found, training, parts, tune=given.tune, passes=given.passes())
@@ -65,13 +69,15 @@ def fit(given: FitCommand) -> None:
 
 def score(given: ScoreCommand) -> None:
     """Write a row for each image. With an output file, finished rows are stored and an interrupted run resumes."""
+    write = _writer(given)
     found, output = find_images(given.images, given.root), given.output
+    networks.device(given.device)
     files = read_detectors(given.detector)
+    if given.decide and len(files) > 1:
+        raise InputError(f"--decide takes one detector; {len(files)} were given.")
     contents = [file.sha256 for file in files]
     journal = Journal(output, cache_key(*contents, found.fingerprint(), given.decide)) if output else None
     loaded = networks.detectors(files, given)
-    if given.decide and len(loaded) > 1:
-        raise InputError(f"--decide takes one detector; {len(loaded)} were given.")
     columns = list(folders.DECISION_COLUMNS) if given.decide else folders.columns(loaded)
     start = journal.done() if journal else 0
     tally = _Tally(columns)
@@ -87,12 +93,22 @@ def score(given: ScoreCommand) -> None:
             if journal:
                 journal.append(batch)
             else:
-                (write_jsonl if given.as_json else write_csv)(sys.stdout, batch, columns, header=not tally.rows)
+                write(sys.stdout, batch, columns, header=not tally.rows)
             tally.add(batch)
+    if journal is None and given.as_json:
+        print(end=JSON_END)
     if journal:
         journal.finish(columns)
         tally.report(journal.output, given.as_json)
     end(tally.failed, len(found))
+
+
+def _writer(given: ScoreCommand) -> Callable[..., None]:
+    """How rows are written on stdout: CSV, ``--jsonl`` JSON lines, ``--json`` the open list of one document."""
+    if given.lines and (given.as_json or given.output):
+        other = "--json, one document" if given.as_json else f"-o {given.output}, whose suffix says the format"
+        raise InputError(f"--jsonl prints rows on stdout, and there is {other}; give one of them.")
+    return write_json if given.as_json else write_jsonl if given.lines else write_csv
 
 
 class _Tally:
