@@ -13,6 +13,7 @@ from adascale.bench.figures import run_jobs
 from adascale.bench.results import Run
 from adascale.bench.run import Job
 from adascale.cli import options
+from adascale.cli.cache import settle
 from adascale.cli.commands import BenchCommand, CompareCommand
 from adascale.cli.console import end, resumable, say
 from adascale.cli.images import suite_images
@@ -51,7 +52,7 @@ def bench(given: BenchCommand) -> None:
     else:
         _print(result)
         say("wrote " + ", ".join(map(str, files)))
-        say(f"activations are kept in {cache}")
+    settle(cache, given.cache_limit)
     sets = [info for model in result.models for info in model.sets.values()]
     failed = sum(len(info.failures) for info in sets)
     end(failed, sum(info.images for info in sets) + failed)

@@ -83,6 +83,27 @@ def alpha(value: Any) -> Any:
     return value
 
 
+def seconds(text: str) -> float:
+    """The seconds of ``30d``: minutes (m), hours (h), days (d) or weeks (w)."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", text)
+    if match is None:
+        raise InputError(f"--older-than {text}: give a number with m, h, d or w, such as 30d.")
+    return float(match[1]) * {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}[match[2]]
+
+
+def duration(value: Any) -> Any:
+    if value is not None:
+        seconds(value)
+    return value
+
+
+def cache_limit(value: Any) -> Any:
+    from adascale.storage.entries import size_limit
+
+    size_limit(value)
+    return value
+
+
 def numbers(option: str, text: str, kind: type) -> Any:
     """Numbers separated by commas; a single length in pixels, which is an int, stays a number."""
     try:
@@ -118,11 +139,16 @@ def channels(option: str, above: float = float("-inf")) -> Callable[[Any], Any]:
     return check
 
 
-def folder(value: Any) -> Any:
-    """A folder that results can be written to; it is made later."""
+def no_file(value: Any) -> Any:
+    """A folder, or nothing yet."""
     if value is not None and value.exists() and not value.is_dir():
         raise InputError(f"{value} is a file; give a folder.")
-    return writable(value)
+    return value
+
+
+def folder(value: Any) -> Any:
+    """A folder that results can be written to; it is made later."""
+    return writable(no_file(value))
 
 
 def writable(value: Any) -> Any:

@@ -172,6 +172,23 @@ class EnvCommand(Command, module="describe"):
     """Versions, devices, precisions and the cache of this installation, for bug reports."""
 
 
+class CacheCommand(Command, module="cache"):
+    """The cache of activations: list what is in it, say its size, or clean it."""
+
+    action: Literal["list", "size", "clean"] = argument("list", "What to do.", metavar="[list|size|clean]")
+    suite: str | None = option(None, "Only what this suite alone has used; unknown for entries without a record.")
+    older_than: str | None = option(
+        None, "Only what was not used for so long, e.g. 30d, 12h or 2w.", check=checks.duration
+    )
+    everything: bool = option(False, "clean: remove everything.", "--all")
+    cache: Path | None = option(None, "The folder [default: ADASCALE_CACHE, ~/.cache].", check=checks.no_file)
+
+    @property
+    def age(self) -> float | None:
+        """``older_than`` in seconds."""
+        return None if self.older_than is None else checks.seconds(self.older_than)
+
+
 class InspectCommand(Command, module="describe"):
     """Show what a detector file holds."""
 

@@ -132,7 +132,12 @@ class ImageOptions(Options):
     limit: int | None = option(None, "At most so many images of each set, drawn by --seed.", min=1)
     seed: int = option(0, "Seed of every random draw.", min=0)
     cache: Path | None = option(
-        None, "Folder of the activations [default: ADASCALE_CACHE, ~/.cache].", check=checks.folder
+        None, "Folder of the activations [default: ADASCALE_CACHE, ~/.cache].", check=checks.no_file
+    )
+    cache_limit: str | None = option(
+        None,
+        "The most that it keeps afterwards, e.g. 20GB, or none [default: ADASCALE_CACHE_LIMIT, 50GB].",
+        check=checks.cache_limit,
     )
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from adascale import detectors
 from adascale.bench.run import tested
 from adascale.cli import options
+from adascale.cli.cache import settle
 from adascale.cli.commands import StudyCommand
 from adascale.cli.console import end, plain_table, resumable, say
 from adascale.cli.images import suite_images
@@ -58,7 +59,7 @@ def study(given: StudyCommand) -> None:
         print(json.dumps([result.document() for result in results]))
     if given.report:
         say(f"wrote {write_page(given.out, [one.name for one in studies.ALL])}")
-    say(f"activations are kept in {cache}")
+    settle(cache, given.cache_limit)
     unreadable = max((block.unreadable for result in results for block in result.blocks), default=0)
     end(unreadable, sum(len(found) for _, found in tested(images).values()))
 

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from adascale.bench.run import Entry, Job
 from adascale.cli import options
+from adascale.cli.cache import settle
 from adascale.cli.checks import method_names
 from adascale.cli.commands import TuneCommand
 from adascale.cli.console import resumable, say
@@ -64,6 +65,7 @@ def tune(given: TuneCommand) -> None:
     else:
         for one in found:
             _print(*one)
+    settle(cache, given.cache_limit)
 
 
 def _searches(texts: list[str], settings: list[str], grid: str | None, among_all: bool) -> list[_Search]:
