@@ -175,7 +175,7 @@ class EnvCommand(Command, module="describe"):
 class CacheCommand(Command, module="cache"):
     """The cache of activations: list what is in it, say its size, or clean it."""
 
-    action: Literal["list", "size", "clean"] = argument("list", "What to do.", metavar="[list|size|clean]")
+    action: Literal["list", "size", "clean"] = argument("list", "What to do.", metavar="list|size|clean")
     suite: str | None = option(None, "Only what this suite alone has used; unknown for entries without a record.")
     older_than: str | None = option(
         None, "Only what was not used for so long, e.g. 30d, 12h or 2w.", check=checks.duration

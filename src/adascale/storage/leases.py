@@ -2,7 +2,8 @@
 
 Every process that uses a cache keeps one file in ``CACHE/.running``, with the names of its entries, and holds the lock
 of that file. The lock ends with the process, however it ends; a file that can be locked is left over and counts for
-nothing. Whoever registers a use or removes an entry holds ``CACHE/.lock`` meanwhile.
+nothing. Whoever registers a use or removes an entry holds ``CACHE/.lock`` meanwhile. A process may name entries a little
+longer than it needs them, never shorter.
 """
 
 from __future__ import annotations
@@ -51,9 +52,6 @@ _guard = threading.Lock()
 def hold(cache: Path, name: str, user: object) -> None:
     """Register that this object uses an entry, as long as it lives. The caller holds the lock of the cache."""
     with _guard:
-        for place, lease in list(_leases.items()):
-            if not any(lease.users.values()):
-                _leases.pop(place).close()
         if cache not in _leases:
             _leases[cache] = _Lease(cache)
         lease = _leases[cache]
@@ -64,8 +62,11 @@ def hold(cache: Path, name: str, user: object) -> None:
 def held(cache: Path) -> set[str]:
     """The names of the entries in use, by any process. The caller holds the lock of the cache."""
     with _guard:
-        if cache in _leases:
-            _leases[cache].write()
+        for place, lease in list(_leases.items()):
+            if not any(lease.users.values()):
+                _leases.pop(place).close()
+            elif place == cache:
+                lease.write()
     names: set[str] = set()
     for path in (cache / _RUNNING).glob("*"):
         with suppress(OSError), open(path, "r+b") as file:
