@@ -2,7 +2,7 @@
 
 Every process that uses a cache keeps one file in ``CACHE/.running``, with the names of its entries, and holds the lock
 of that file. The lock ends with the process, however it ends; a file that can be locked is left over and counts for
-nothing. Whoever registers a use or removes an entry holds ``CACHE/.lock`` meanwhile. A process may name entries a little
+nothing. Whoever registers a use or removes an entry holds ``CACHE/.lock`` meanwhile. A process may name entries
 longer than it needs them, never shorter.
 """
 
