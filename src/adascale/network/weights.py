@@ -110,7 +110,7 @@ def _unwrapped(state: Mapping[str, Tensor], wanted: set[str]) -> dict[str, Tenso
 
 
 def _differences(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
-    """How weights differ from what a network has, the counts first; what they look like comes last."""
+    """How weights differ from what a network has: how many keys match, what they look like, and the first others."""
     missing = [key for key in own if key not in given]
     unexpected = [key for key in given if key not in own]
     shapes = [
@@ -122,12 +122,13 @@ def _differences(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
         return ""
     matching = len(own) - len(missing) - len(shapes)
     family = looks_like({key: tuple(tensor.shape) for key, tensor in given.items()})
-    parts = [f"{matching} of {len(own)} keys match"]
+    parts = [f"{matching} of {len(own)} keys match", *([family] if family else [])]
     if matching or shapes or not family:
         lists = {"missing": missing, "unexpected": unexpected, "of another shape": shapes}
         parts += [f"{len(found)} {what} ({_some(found)})" for what, found in lists.items() if found]
-    return "; ".join([*parts, family] if family else parts)
+    return "; ".join(parts)
 
 
 def _some(texts: list[str]) -> str:
-    return ", ".join(texts[:_MOST_KEYS]) + (" ..." if len(texts) > _MOST_KEYS else "")
+    most = 1 if ":" in texts[0] else _MOST_KEYS
+    return ", ".join(texts[:most]) + (" ..." if len(texts) > most else "")
