@@ -57,7 +57,10 @@ class Mine(Detector):
         ("tune --method nowhere.py:Mine", 2),
         ("compare nowhere nothing", 2),
         ("train --model adascale:resnet-18 --data nowhere", 2),
+        ("train --model adascale:resnet-18 --data . --init nowhere.pth", 2),
         ("check nowhere.py:Mine", 2),
+        ("check scal", 2),
+        ("methods scal", 2),
     ],
 )
 def test_torch_is_not_imported(arguments: str, code: int, tmp_path: Path) -> None:

@@ -192,3 +192,8 @@ images = _existing("file or folder", "give a folder, an image, an image list or 
 detector_files = _existing("detector file", "make one with adascale fit")
 results = _existing("folder", "give the --out folder of an adascale bench run")
 weights = _existing("weights file", "give a .safetensors file, or a .pth state dict")
+
+
+def start(value: Any) -> Any:
+    """Weights to start training from; ``pretrained`` stands for those of the network's source."""
+    return value if value == "pretrained" else weights(value)

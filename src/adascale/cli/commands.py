@@ -147,7 +147,9 @@ class TrainCommand(groups.NetworkOptions, PreprocessOptions, RecipeOptions, Comm
     out: Path = option(Path("adascale-train"), "Folder for the weights.", "--out", "-o", check=checks.folder)
     val: str | None = option(None, "Images like --data, for the accuracy.", check=checks.images)
     root: groups.Root = None
-    init: str | None = option(None, "Weights file to start from, or pretrained for the source's own [default: random].")
+    init: str | None = option(
+        None, "Weights file to start from, or pretrained for the source's own [default: random].", check=checks.start
+    )
     classes: int | None = option(None, "Number of classes [default: as many as labels].", min=1)
     seed: int = option(0, "Seed of weights, order and augmentation.", min=0, max=2**31)
     seeds: int = option(1, "Train this many networks, with seeds from --seed on.", min=1)
