@@ -40,7 +40,12 @@ SuiteName = Annotated[
     ),
 ]
 Results = Annotated[Path, Option("--out", "-o", help="Folder for the results.", callback=checks.folder)]
-Settings = Annotated[Texts, Option("--set", help="A parameter: scale.percentile=80.", callback=checks.settings)]
+Settings = Annotated[
+    Texts,
+    Option(
+        "--set", help="A parameter: p_max=90; of one of several methods: scale.percentile=80.", callback=checks.settings
+    ),
+]
 Workers = Annotated[int | None, Option(min=1, help="Decoding threads [default: one per core, at most 8].")]
 Weights = Annotated[
     Path | None, Option(help="Weights file: .safetensors, or a .pth state dict.", callback=checks.weights)
