@@ -8,6 +8,7 @@ longer than it needs them, never shorter.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import uuid
@@ -26,7 +27,8 @@ class _Lease:
     """The file of this process in one cache. users: for each entry the objects that need it, as long as they live."""
 
     def __init__(self, cache: Path) -> None:
-        self.path = cache / _RUNNING / f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self.process = os.getpid()
+        self.path = cache / _RUNNING / f"{self.process}-{uuid.uuid4().hex[:8]}"
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.file: IO[bytes] = open(self.path, "w+b")  # noqa: SIM115 (held as long as the process uses the cache)
         self.users: dict[str, WeakSet[object]] = {}
@@ -47,6 +49,14 @@ class _Lease:
 
 _leases: dict[Path, _Lease] = {}
 _guard = threading.Lock()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Leave nothing behind when this process ends as it should; a copy of it (fork) has nothing to remove."""
+    for lease in _leases.values():
+        if lease.process == os.getpid():
+            lease.close()
 
 
 def hold(cache: Path, name: str, user: object) -> None:
