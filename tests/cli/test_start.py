@@ -61,6 +61,12 @@ class Mine(Detector):
         ("check nowhere.py:Mine", 2),
         ("check scal", 2),
         ("methods scal", 2),
+        ("fit . --model digits -o x --confidence 95", 2),
+        ("score . -d . --alpha 0", 2),
+        ("score . -d . --confidence 0.2", 2),
+        ("score . -d . --fdr 10", 2),
+        ("score . -d . --fdr 0.1 --decide", 2),
+        ("score . -d . --confidence 0.9 --no-confidence", 2),
     ],
 )
 def test_torch_is_not_imported(arguments: str, code: int, tmp_path: Path) -> None:
@@ -83,6 +89,7 @@ def test_messages_of_the_library_are_put_in_the_words_of_the_shell() -> None:
     assert in_flags("Pass head='fc' or compiled=True.") == "Pass --head fc or --compile."
     assert in_flags("Pass method=detectors.get('a.py:B').") == "Pass --method a.py:B."
     assert in_flags("Pass load(..., method=) for a class") == "Pass --method for a class"
+    assert in_flags("confidence=95; fdr=2 and alpha=5.") == "--confidence 95; --fdr 2 and --alpha 5."
     assert in_flags("p_max=101 is above 100") == "p_max=101 is above 100"
     assert in_flags("use --set scale.percentile=80, a.alpha=3") == "use --set scale.percentile=80, a.alpha=3"
 

@@ -95,7 +95,7 @@ def test_what_is_fitted_on_does_not_set_the_threshold(net: nn.Module) -> None:
 
 
 def test_few_images_say_plainly_what_holds(net: nn.Module) -> None:
-    with pytest.warns(AdascaleWarning, match=r"At most 16\.7 % .* at least 19 of them\. Give fit at least 29 images"):
+    with pytest.warns(AdascaleWarning, match=r"At most 16\.7 % .* 19 calibration images\. Give fit at least 29 images"):
         detector = OODDetector(net).fit(images(10))
     assert detector.threshold < float("inf")
     assert torch.equal(detector(images(9, seed=2)).is_ood, detector(images(9, seed=2)).p_value <= 1 / 6)

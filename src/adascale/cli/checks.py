@@ -10,6 +10,7 @@ from typing import Any
 
 from adascale.bench import check_suite
 from adascale.core.errors import InputError
+from adascale.maths import promise
 from adascale.network.specs import check_spec
 from adascale.network.trained import is_network_list
 from adascale.storage.rows import SUFFIXES
@@ -77,10 +78,20 @@ def device(value: Any) -> Any:
     return value
 
 
-def alpha(value: Any) -> Any:
-    if value is not None and not 0 < value < 1:
-        raise InputError(f"--alpha {value}; it is the share of ID images that may be flagged, above 0 and below 1.")
-    return value
+def _promise(check: Callable[[float], None]) -> Callable[[Any], Any]:
+    """A check of a number that is part of what is promised."""
+
+    def checked(value: Any) -> Any:
+        if value is not None:
+            check(value)
+        return value
+
+    return checked
+
+
+alpha = _promise(promise.check_alpha)
+confidence = _promise(promise.check_confidence)
+fdr = _promise(promise.check_fdr)
 
 
 def seconds(text: str) -> float:

@@ -11,6 +11,7 @@ from typing import Literal
 from adascale.bench import SUITES
 from adascale.cli import checks, groups
 from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights, argument, option
+from adascale.core.errors import InputError
 
 
 class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module="fit"):
@@ -29,6 +30,7 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command,
         "--tune/--no-tune",
     )
     alpha: float = option(0.05, "Share of in-distribution images that may be flagged.", check=checks.alpha)
+    confidence: groups.Confidence = None
     split_seed: int = option(0, "Seed of the split into fitting and calibration images.")
     root: groups.Root = None
     precision: Literal["bf16", "fp16"] | None = option(None, "Faster on some hardware; scores change slightly.")
@@ -48,12 +50,34 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     )
     lines: bool = option(False, "Print the rows as JSON lines on stdout.", "--jsonl")
     decide: bool = option(False, "Only the decisions, at about the price of a forward pass.", "--decide")
+    alpha: float | None = option(
+        None, "Share of in-distribution images that may be flagged [default: as fitted].", check=checks.alpha
+    )
+    confidence: groups.Confidence = None
+    no_confidence: bool = option(False, "Promise alpha on average, though fit had --confidence.", "--no-confidence")
+    fdr: float | None = option(
+        None, "Mark discoveries in all images together; at most this share of them is false.", check=checks.fdr
+    )
     model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)
     weights: Weights = None
     method: Texts = option(None, "file.py:Class of your own method, if a detector has one.", check=checks.known_methods)
     root: groups.Root = None
     device: groups.Device = "auto"
     compiled: groups.Compiled = False
+
+    def __post_init__(self) -> None:
+        if self.decide and self.fdr is not None:
+            raise InputError("--fdr needs the p-values, which --decide does not compute; leave one of them out.")
+        if self.no_confidence and self.confidence is not None:
+            raise InputError(f"--confidence {self.confidence:g} and --no-confidence; leave one of them out.")
+        if self.lines and (self.as_json or self.output):
+            other = "--json, one document" if self.as_json else f"-o {self.output}, whose suffix says the format"
+            raise InputError(f"--jsonl prints rows on stdout, and there is {other}; give one of them.")
+
+    @property
+    def form(self) -> Literal["csv", "json", "jsonl"]:
+        """How rows are printed on stdout."""
+        return "json" if self.as_json else "jsonl" if self.lines else "csv"
 
 
 class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="bench"):

@@ -51,6 +51,10 @@ Weights = Annotated[
     Path | None, Option(help="Weights file: .safetensors, or a .pth state dict.", callback=checks.weights)
 ]
 Root = Annotated[Path | None, Option(help="Folder where the paths of an image list start [default: its own].")]
+Confidence = Annotated[
+    float | None,
+    Option(help="0.95: at most alpha with 95 % confidence, not only on average.", callback=checks.confidence),
+]
 Head = Annotated[str | None, Option(help="Name of the last linear layer, if it is not found.")]
 Device = Annotated[
     str, Option(help="cpu, cuda, cuda:1, mps ...; auto takes a GPU where there is one.", callback=checks.device)
@@ -175,7 +179,8 @@ class Command(Options):
             parameters.append(inspect.Parameter(one.name, kind, default=default, annotation=hints[one.name]))
 
         def call(**given: Any) -> None:
-            getattr(importlib.import_module(f"adascale.cli.{module}"), name)(cls(**given))
+            made = cls(**given)  # before the import, because options may contradict each other
+            getattr(importlib.import_module(f"adascale.cli.{module}"), name)(made)
 
         call.__annotations__ = hints
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -118,7 +118,9 @@ def detectors(files: list[DetectorFile], given: ScoreCommand) -> dict[str, OODDe
         say(f"network {spec} (named in {first.name})")
     found, _ = load_network(spec, given.weights or about.get("weights"))
     classifier = Classifier(found.to(device(given.device)), compiled=given.compiled)
-    loaded = OODDetector.load_all(files, classifier)
+    loaded = OODDetector.load_all(files, classifier, alpha=given.alpha, confidence=given.confidence)
+    for detector in loaded if given.no_confidence else []:
+        detector.confidence = None
     if len({(detector.preprocess, detector.input_shape) for detector in loaded}) > 1:
         raise DetectorFileError("The detectors were fitted with different preprocessing; score them one by one.")
     names = [detector.method.name for detector in loaded]

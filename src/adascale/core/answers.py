@@ -16,11 +16,11 @@ from adascale.core.errors import InputError
 class Verdict:
     """The full answer for a batch of N images; every field has N rows.
 
-    is_ood: ``score > threshold``, the same as ``p_value <= level`` (`Calibration.level`: alpha, or the lowest level
-    that can be guaranteed). score: higher = more out-of-distribution. p_value: share of in-distribution images at least
-    as unusual. logits: those of the network, unchanged. prediction: the class of the largest logit. evidence: for a
-    method that combines others, what each of them adds to the score, by its name. class_names: the name of every class,
-    if they are known; it has a place for each class, not for each image.
+    is_ood: ``score > threshold``, the same as ``p_value <= level`` (see `Calibration`); from `OODDetector.discoveries`,
+    the discoveries of the batch. score: higher = more out-of-distribution. p_value: share of in-distribution images at
+    least as unusual. logits: those of the network, unchanged. prediction: the class of the largest logit. evidence: for
+    a method that combines others, what each of them adds to the score, by its name. class_names: the name of every
+    class, if they are known; it has a place for each class, not for each image.
     """
 
     is_ood: Tensor

@@ -42,8 +42,11 @@ def fit_images(
     *,
     tune: bool | None = None,
     passes: Passes = Passes(),
+    source: str = "images",
 ) -> tuple[dict[str, str], dict[str, InputError]]:
     """Fit detectors of one network from one extraction, whose shards stay in ``folder``.
+
+    source: what the record says about where the images come from.
 
     Returns the images that could not be read and the methods that could not be fitted, each with the reason.
     """
@@ -70,7 +73,7 @@ def fit_images(
     for detector in detectors:
         detector.input_shape = found.shape
         try:
-            detector.fit_outputs(outputs, learned, outliers, tune=tune)
+            detector.fit_outputs(outputs, learned, outliers, tune=tune, source=source)
         except InputError as error:
             refused[detector.method.name] = error
         detector.network = network

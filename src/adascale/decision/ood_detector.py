@@ -17,6 +17,7 @@ from adascale.core.types import Outputs, View
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, save_detector
 from adascale.decision.early import decisions
 from adascale.decision.fitting import Outliers, Plan
+from adascale.decision.provenance import described, fitting_record
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
 from adascale.detectors.configure import configured
@@ -24,7 +25,9 @@ from adascale.extraction.batches import batches
 from adascale.extraction.extract import extract, extract_batch
 from adascale.images.outliers import OUTLIERS, Sample
 from adascale.images.preprocess import Preprocess
-from adascale.maths.conformal import Calibration, check_alpha
+from adascale.maths.conformal import Calibration
+from adascale.maths.discoveries import discoveries, limits
+from adascale.maths.promise import check_alpha, check_confidence, check_fdr
 from adascale.maths.split import total_needed
 from adascale.network.classifier import Classifier
 
@@ -42,8 +45,10 @@ class OODDetector:
     model: any ``nn.Module`` that returns logits (or a `Classifier`, which several detectors may share). method: a name
     (see ``adascale methods``) or a configured `Detector`. parameters: the method's own, by name, e.g. ``p_max=90,
     pixels="random"``. head: the name of the last linear layer, if it cannot be found. alpha: the share of
-    in-distribution images that may be flagged. split_seed: seed of the split into images to fit on and images that set
-    the threshold. preprocess: how image files become inputs; it is kept with the detector and saved with it.
+    in-distribution images that may be flagged, on average over draws of the calibration images. confidence: 0.95 makes
+    that a promise for this one detector, which holds with 95 % confidence (see `Calibration`). split_seed: seed of the
+    split into images to fit on and images that set the threshold. preprocess: how image files become inputs; it is kept
+    with the detector and saved with it.
     """
 
     def __init__(
@@ -53,18 +58,20 @@ class OODDetector:
         *,
         head: str | None = None,
         alpha: float = 0.05,
+        confidence: float | None = None,
         split_seed: int = 0,
         batch_size: int = 32,
         preprocess: Preprocess | None = None,
         **parameters: Any,
     ) -> None:
         check_alpha(alpha)
+        check_confidence(confidence)
         self.classifier = model if isinstance(model, Classifier) else Classifier(model, head)
         self._method = _configured(method, parameters, preprocess)
         self._as_given = self._method
         self._given = frozenset(parameters if isinstance(method, str) else self._method.parameters)
         self.split_seed, self.batch_size, self.preprocess = split_seed, batch_size, preprocess
-        self._alpha = alpha
+        self._alpha, self._confidence = alpha, confidence
         self.calibration: Calibration | None = None
         self.tuning: Tuning | None = None
         self.setting = "not fitted"  # where the parameters come from, in one sentence
@@ -72,6 +79,7 @@ class OODDetector:
         self.probe_shape: tuple[int, ...] | None = None  # that of the first images, for the probe in a detector file
         self.network = NetworkIdentity(self.classifier)
         self.reference_images = 0
+        self.fitted: Mapping[str, Any] = {}  # when and on what, for people
 
     @property
     def method(self) -> Detector:
@@ -92,8 +100,22 @@ class OODDetector:
     def alpha(self, alpha: float) -> None:
         check_alpha(alpha)
         self._alpha = alpha
+        self._recalibrate()
+
+    @property
+    def confidence(self) -> float | None:
+        """How sure the promise is for this one detector; None promises an average. Assigning it moves the threshold."""
+        return self._confidence
+
+    @confidence.setter
+    def confidence(self, confidence: float | None) -> None:
+        check_confidence(confidence)
+        self._confidence = confidence
+        self._recalibrate()
+
+    def _recalibrate(self) -> None:
         if self.calibration is not None:
-            self.calibration = Calibration(self.calibration.scores, alpha)
+            self.calibration = Calibration(self.calibration.scores, self.alpha, self.confidence)
 
     def fit(self, images: Any, train: Any = None, *, tune: bool | None = None) -> Self:
         """Learn from in-distribution images: a tensor, a DataLoader, any iterable of batches. No labels needed.
@@ -120,7 +142,7 @@ class OODDetector:
             made = {name: extract(self.classifier, map(make, parts), views) for name, make in OUTLIERS.items()}
             return {name: Outputs.cat(list(found)) for name, found in made.items()}
 
-        return self.fit_outputs(outputs, learned, outliers, tune=tune)
+        return self.fit_outputs(outputs, learned, outliers, tune=tune, source=described(images))
 
     def fit_outputs(
         self,
@@ -129,23 +151,26 @@ class OODDetector:
         outliers: Mapping[str, Outputs] | Outliers | None = None,
         *,
         tune: bool | None = None,
+        source: str = "extracted outputs",
     ) -> Self:
         """The same from extracted `Outputs`. What is fitted on, chosen on and what sets the threshold are kept apart.
 
         ``outliers``: the outputs of outliers made from the images ``plan(tune).chosen(len(outputs))``, by name, or a
-        function that is given these indices and the views needed. Without outliers nothing is tuned.
+        function that is given these indices and the views needed. Without outliers nothing is tuned. ``source``: where
+        the images come from, for the record.
         """
         self._forget()
         plan = self.plan(tune)
         provider = outliers if outliers is None or callable(outliers) else lambda *_: outliers
         fitted = plan.fit(outputs, self.classifier.head, train, provider)
         self._method, self.tuning, self.setting, self.reference_images, self.calibration = fitted
+        self.fitted = fitting_record(len(outputs), source)
         self._warn_of_limits(plan.share(train is not None and plan.takes_train))
         return self
 
     def plan(self, tune: bool | None = None) -> Plan:
         """What `fit` will do about tuning: which views it needs, which images it makes outliers from."""
-        return Plan(self._as_given, self._given, tune, self.split_seed, self.alpha)
+        return Plan(self._as_given, self._given, tune, self.split_seed, self.alpha, confidence=self.confidence)
 
     def _forget(self) -> None:
         self.calibration = self.tuning = None
@@ -153,8 +178,8 @@ class OODDetector:
 
     def _warn_of_limits(self, share: float) -> None:
         calibration = self._calibrated()
-        if calibration.level > self.alpha:
-            total = total_needed(self.alpha, share)
+        if calibration.promised > self.alpha:
+            total = total_needed(self.alpha, share, self.confidence)
             hint = f" Give fit at least {total} images for that." if share else ""
             warnings.warn(calibration.guarantee() + hint, AdascaleWarning, stacklevel=3)
         if broken := int(calibration.scores.isinf().sum()):
@@ -215,6 +240,19 @@ class OODDetector:
             )
         return images
 
+    def discoveries(self, images: Any, fdr: float = 0.1) -> Verdict:
+        """The verdict for a batch as a whole: ``is_ood`` marks the discoveries, of which at most the share ``fdr`` is
+        in-distribution on average (Benjamini-Hochberg on the p-values, see `adascale.maths.discoveries`).
+
+        Whether an image is a discovery depends on all the images given. Neither ``alpha`` nor ``confidence`` matters.
+        """
+        check_fdr(fdr)
+        verdict, calibration = self(images), self._calibrated()
+        found = discoveries(verdict.p_value, fdr)
+        if not found.any() and (reason := limits(len(calibration.scores), len(verdict), fdr)):
+            warnings.warn(reason, AdascaleWarning, stacklevel=2)
+        return replace(verdict, is_ood=found)
+
     def score(self, images: Any) -> Tensor:
         """OOD scores alone (N,), float64, higher = more OOD."""
         return self(images).score
@@ -229,7 +267,7 @@ class OODDetector:
 
     @property
     def guarantee(self) -> str:
-        """What is guaranteed about false alarms, in one sentence."""
+        """What is guaranteed about false alarms, and what that means for one detector, in a sentence or two."""
         return self._calibrated().guarantee()
 
     @property
@@ -243,10 +281,19 @@ class OODDetector:
 
     @classmethod
     def load(
-        cls, path: str | Path | DetectorFile, model: nn.Module | Classifier, method: type[Detector] | None = None
+        cls,
+        path: str | Path | DetectorFile,
+        model: nn.Module | Classifier,
+        method: type[Detector] | None = None,
+        *,
+        alpha: float | None = None,
+        confidence: float | None = None,
     ) -> Self:
-        """The saved detector with its network; any other network is refused. ``method``: a class of your own."""
-        return cls.load_all([path], model, method)[0]
+        """The saved detector with its network; any other network is refused. ``method``: a class of your own.
+
+        ``alpha``, ``confidence``: in place of the saved ones; the threshold follows without fitting again.
+        """
+        return cls.load_all([path], model, method, alpha=alpha, confidence=confidence)[0]
 
     @classmethod
     def load_all(
@@ -254,6 +301,9 @@ class OODDetector:
         files: Sequence[str | Path | DetectorFile],
         model: nn.Module | Classifier,
         method: type[Detector] | None = None,
+        *,
+        alpha: float | None = None,
+        confidence: float | None = None,
     ) -> list[Self]:
         """Several saved detectors of one network, which is hashed and checked once."""
         network = NetworkIdentity(model if isinstance(model, Classifier) else Classifier(model))
@@ -261,13 +311,16 @@ class OODDetector:
         for path in files:
             file = path if isinstance(path, DetectorFile) else DetectorFile.read(path)
             calibration, given = file.record["calibration"], file.record["input"]
-            detector = cls(network.classifier, file.method(method), alpha=calibration["alpha"])
+            rate = calibration["alpha"] if alpha is None else alpha
+            sure = calibration.get("confidence") if confidence is None else confidence
+            detector = cls(network.classifier, file.method(method), alpha=rate, confidence=sure)
             detector.split_seed, detector.reference_images = calibration["split_seed"], calibration["reference_images"]
             detector.preprocess = Preprocess(**given["preprocess"]) if given["preprocess"] else None
             detector.network, detector.input_shape = network, tuple(given["shape"]) if given["shape"] else None
             detector.setting = file.record.get("setting", "as given")
             detector.method.restore(file.state, network.adopt_head(file))
-            detector.calibration = Calibration(file.tensors["calibration.scores"], detector.alpha)
+            detector.calibration = Calibration(file.tensors["calibration.scores"], rate, sure)
+            detector.fitted = file.record.get("fitted", {})
             loaded.append(detector)
         return loaded
 

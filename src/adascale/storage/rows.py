@@ -18,7 +18,10 @@ Row = Mapping[str, Any]
 SUFFIXES = (".csv", ".json", ".jsonl", ".parquet")
 JSON_END = "\n]\n"
 _CHUNK = 10_000
-_PARQUET_TYPES = {"image": "string", "error": "string", "is_ood": "bool_", "early": "bool_", "prediction": "int64"}
+_PARQUET_TYPES = {
+    **{"image": "string", "error": "string", "prediction": "int64"},
+    **{"is_ood": "bool_", "discovery": "bool_", "early": "bool_"},
+}
 
 
 def write_rows(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> None:
@@ -107,7 +110,7 @@ class Journal:
             next(file)
             yield from map(json.loads, file)
 
-    def finish(self, columns: Sequence[str]) -> None:
-        """Write the output file and delete the journal."""
-        write_rows(self.output, self.rows(), columns)
+    def finish(self, columns: Sequence[str], rows: Iterable[Row] | None = None) -> None:
+        """Write the output file and delete the journal. rows: those of the journal, if something was added to them."""
+        write_rows(self.output, self.rows() if rows is None else rows, columns)
         self.path.unlink()
