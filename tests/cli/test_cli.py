@@ -66,7 +66,7 @@ def test_stdout_is_data_only(place: Path, monkeypatch: pytest.MonkeyPatch) -> No
     done = run(place, "score", "id", "-d", detector)
     assert done.stdout.splitlines()[0] == "image,score,p_value,is_ood,prediction,error"
     assert len(done.stdout.splitlines()) == 31
-    done = run(place, "score", "id", "-d", detector, "--json")
+    done = run(place, "score", "id", "-d", detector, "--jsonl")
     assert [json.loads(line)["image"] for line in done.stdout.splitlines()] == [f"id/{i:02d}.png" for i in range(30)]
 
 

@@ -43,12 +43,25 @@ class Mine(Detector):
         ("score . -d nowhere.safetensors", 2),
         ("inspect nowhere.safetensors", 2),
         ("bench digist --no-report", 2),
-        ("bench digits --methods scal", 2),
+        ("bench digits --method scal", 2),
+        ("bench --modle x", 2),
+        ("study lamda", 2),
+        ("study k2 --preset imagenet/resnet-49", 2),
+        ("fit . --model digits -o x --alpha 5", 2),
+        ("fit . --model torchvison:resnet18 -o x", 2),
+        ("fit . --model digits -o x --std 0", 2),
+        ("score . -d . -o x.xlsx", 2),
+        ("cache", 0),
+        ("cache size --json", 0),
+        ("cache clean", 2),
+        ("cache clean --older-than 3", 2),
         ("tune --method nowhere.py:Mine", 2),
         ("compare nowhere nothing", 2),
         ("train --model adascale:resnet-18 --data nowhere", 2),
+        ("train --model adascale:resnet-18 --data . --init nowhere.pth", 2),
         ("check nowhere.py:Mine", 2),
-        ("fit . --model digits -o x --alpha 5", 2),
+        ("check scal", 2),
+        ("methods scal", 2),
         ("fit . --model digits -o x --confidence 95", 2),
         ("score . -d . --alpha 0", 2),
         ("score . -d . --confidence 0.2", 2),
@@ -116,7 +129,7 @@ def test_a_method_in_a_file_is_fitted_scored_and_compared(
     (place / "near").mkdir()
     (place / "id" / "00.png").rename(place / "near" / "00.png")
     own = ["--id", place / "id", "--near", place / "near", "--model", model, "--no-report"]
-    assert inside(monkeypatch, "bench", *own, "--methods", f"{mine},ebo", "--out", place / "o", "--json") == 0
+    assert inside(monkeypatch, "bench", *own, "--method", f"{mine},ebo", "--out", place / "o", "--json") == 0
     assert inside(monkeypatch, "tune", "--id", place / "id", "--model", model, "--method", mine) == 2
     assert "mine" in capsys.readouterr().err
     fitted = run(place, "fit", "id", "--model", "nets.py:Net", "--method", "mine.py:Mine", "-o", "d.st")

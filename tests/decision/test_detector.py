@@ -79,7 +79,7 @@ def test_parameters_reach_the_method(net: nn.Module) -> None:
     detector = OODDetector(net, p_max=90, pixels="random", seed=7)
     assert detector.method == detectors.AdaSCALE_A(p_max=90, pixels="random", seed=7)
     assert OODDetector(net, detectors.LTS(70)).method == detectors.LTS(70)
-    with pytest.raises(InputError, match="no parameter 'p_mx'; it has: epsilon, fraction"):
+    with pytest.raises(InputError, match=r"no parameter 'p_mx'; did you mean 'p_max'\? It has: epsilon, fraction"):
         OODDetector(net, p_mx=90)
     with pytest.raises(InputError, match="set them on it"):
         OODDetector(net, detectors.LTS(), percentile=70)

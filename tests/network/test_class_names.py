@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from adascale import InputError
 from adascale.core.extras import optional
 from adascale.network.class_names import check_count, class_names
-from adascale.network.specs import ready_network
+from adascale.network.ready import ready_network
 from tests.conftest import seeded
 
 

@@ -118,7 +118,8 @@ class Job:
         """The outputs of an image set, from the cache as far as they are there."""
         title = f"{self.network.name}: {name} ({len(images)} images)"
         try:
-            return self.extractor.extract(images, views, title, tamper)
+            about = {"suite": self.images.name, "network": self.network.name, "set": name}
+            return self.extractor.extract(images, views, title, tamper, about)
         except InputError as error:
             raise InputError(f"{self.network.name}, set {name}: {error}") from error
 

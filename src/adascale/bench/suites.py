@@ -94,7 +94,7 @@ class Suite:
 
 @dataclass(frozen=True, eq=False)
 class SuiteImages:
-    """The images of a suite. missing: the sets that were left out, and where they were expected."""
+    """The images of a suite. missing: the sets that were left out, and where they were expected. name: the suite's."""
 
     id: ImageSet
     val: ImageSet
@@ -104,6 +104,7 @@ class SuiteImages:
     shifted: Mapping[str, ImageSet]
     ood_val: Mapping[str, ImageSet]
     missing: Mapping[str, str] = field(default_factory=dict)
+    name: str = "images"
 
 
 def load_suite(name_or_path: str, data: Path | None = None) -> Suite:
@@ -173,7 +174,7 @@ def open_suite(suite: Suite, available: bool = False, seed: int = 0, limit: int 
     refuse_shared("val", val, tested)
     for name, found in groups["ood_val"].items():
         refuse_shared(f"ood_val {name}", found, tested)
-    return SuiteImages(known, val, train, **groups, missing=missing)
+    return SuiteImages(known, val, train, **groups, missing=missing, name=suite.name)
 
 
 def _lacking(suite: Suite, missing: Mapping[str, str], known: bool, groups: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``adascale bench``, ``adascale tune`` and ``adascale compare``."""
+"""``adascale bench`` and ``adascale compare``."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ import json
 from rich.console import Console
 from rich.table import Table
 
-from adascale import detectors
 from adascale.bench import tables
 from adascale.bench.compare import compare as comparison
 from adascale.bench.figures import run_jobs
 from adascale.bench.results import Run
-from adascale.bench.run import Entry, Job
+from adascale.bench.run import Job
 from adascale.cli import options
-from adascale.cli.commands import BenchCommand, CompareCommand, TuneCommand
+from adascale.cli.cache import settle
+from adascale.cli.commands import BenchCommand, CompareCommand
 from adascale.cli.console import end, resumable, say
-from adascale.cli.images import suite_images, tuning_images
+from adascale.cli.images import suite_images
 from adascale.cli.networks import networks
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.core.folders import cache_folder
 from adascale.decision.tuning import FEWEST_IMAGES
-from adascale.detectors.configure import configured
+from adascale.network.ready import usable_device
 from adascale.report.terminal import compact
-from adascale.storage.rows import write_csv
 
 
 def bench(given: BenchCommand) -> None:
     """Run every method on every network, write the tables and the report, print the table."""
     if given.report:
         optional("matplotlib", "report")  # before the work, not after it
+    usable_device(given.device)
+    entries = list(options.entries(given.method or ["all"], given.setting or [], given.preset, given.tune))
     suite, images = suite_images(given.suite, given)
-    entries = list(options.entries(given.methods or ["all"], given.setting or [], given.preset, given.tune))
     if given.tune == "ood" and not images.ood_val:
         raise InputError("--tune ood: there are no OOD validation images; give a suite that has them, or --tune self.")
     if given.tune == "self" and len(images.val) < FEWEST_IMAGES:
@@ -53,42 +53,10 @@ def bench(given: BenchCommand) -> None:
     else:
         _print(result)
         say("wrote " + ", ".join(map(str, files)))
-        say(f"activations are kept in {cache}")
+    settle(cache, given.cache_limit)
     sets = [info for model in result.models for info in model.sets.values()]
     failed = sum(len(info.failures) for info in sets)
     end(failed, sum(info.images for info in sets) + failed)
-
-
-def tune(given: TuneCommand) -> None:
-    """Search one method's parameters on one network and print the best points."""
-    if given.out is not None and not given.out.parent.is_dir():
-        raise InputError(f"--out {given.out}: there is no folder {given.out.parent}; make it first.")
-    images = tuning_images(given.suite, given, given.ood_val)
-    name = detectors.get(given.method).name
-    fixed = options.settings({name: given.method}, given.setting or [], None)[name]
-    method = configured(given.method, fixed)
-    network, *others = networks(given, given.suite)
-    if others:
-        raise InputError(f"{1 + len(others)} networks; tune one at a time.")
-    entries = [Entry(name, method, given=frozenset(fixed))]
-    job = Job(network, images, entries, given.cache or cache_folder(), given.seed, given.passes())
-    entry, judge = job.entries[0], given.by or ("ood" if images.ood_val else "self")
-    with resumable():
-        found = job.tune(entry.method, options.points(entry, given.grid), judge)
-    if given.out is not None:
-        trials = [{**point, "AUROC": f"{100 * auroc:.4f}"} for point, auroc in found.trials]
-        with open(given.out, "w", encoding="utf8", newline="") as file:
-            write_csv(file, trials, list(trials[0]))
-    if given.as_json:
-        record = {"chosen": found.chosen, "auroc": found.auroc, "default_auroc": found.default_auroc}
-        print(json.dumps({"method": name, **record, "judged_by": found.judged_by, "trials": found.trials}))
-        return
-    lines = Table(*found.chosen, "AUROC", box=None, pad_edge=False)
-    for point, auroc in sorted(found.trials, key=lambda trial: -trial[1])[:10]:
-        lines.add_row(*map(str, point.values()), f"{100 * auroc:.2f}")
-    Console(highlight=False).print(lines)
-    settings = " ".join(f"--set {key}={value}" for key, value in {**fixed, **found.chosen}.items())
-    print(f"\n{name} {found}\nUse it: adascale fit ... --method {given.method} {settings}")
 
 
 def compare(given: CompareCommand) -> None:

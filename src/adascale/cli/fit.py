@@ -19,9 +19,11 @@ from adascale.decision import folders
 from adascale.decision.detector_file import read_detectors
 from adascale.decision.discovered import COLUMN, Discoveries, discovered, find_discoveries, with_discovery
 from adascale.decision.ood_detector import OODDetector
+from adascale.detectors.configure import configured
 from adascale.extraction.cache import cache_key
 from adascale.images.sources import find_images
 from adascale.network.class_names import class_names
+from adascale.network.ready import usable_device
 from adascale.network.specs import absolute
 from adascale.storage.rows import Journal, Row
 
@@ -30,6 +32,11 @@ def fit(given: FitCommand) -> None:
     """Fit every method from one extraction, and save those that could be fitted."""
     methods = {detectors.get(text).name: text for text in method_names(given.method or ["adascale_a"])}
     settings = options.settings(methods, given.setting or [], given.preset)
+    for name, text in methods.items():
+        configured(text, settings[name])  # refuses a wrong value before anything is loaded
+    output = given.output.resolve()
+    networks.check_output(output, set(methods))
+    usable_device(given.device)
     if given.preset is not None:
         say(f"preset {given.preset}: {detectors.PROVENANCE}")
     found = find_images(given.images, given.root)
@@ -41,8 +48,6 @@ def fit(given: FitCommand) -> None:
     common: dict[str, Any] = {"alpha": given.alpha, "confidence": given.confidence, "split_seed": given.split_seed}
     common["preprocess"] = preprocess
     made = [OODDetector(classifier, text, **common, **settings[name]) for name, text in methods.items()]
-    output = given.output.resolve()
-    networks.check_output(output, set(methods))
     parts = output.with_name(output.name + ".parts")
     with resumable():
         failures, refused = folders.fit_images(
@@ -74,22 +79,23 @@ def fit(given: FitCommand) -> None:
 def score(given: ScoreCommand) -> None:
     """Write a row for each image. With an output file, finished rows are stored and an interrupted run resumes."""
     found, output = find_images(given.images, given.root), given.output
+    usable_device(given.device)
     files = read_detectors(given.detector)
+    if given.decide and len(files) > 1:
+        raise InputError(f"--decide takes one detector; {len(files)} were given.")
     contents = [file.sha256 for file in files]
     names = class_names(given.classes) if given.classes else ()
     promise = (given.alpha, given.confidence, given.no_confidence)
     key = cache_key(*contents, found.fingerprint(), given.decide, *promise, *found.names, *names)
     journal = Journal(output, key) if output else None
     loaded = networks.detectors(files, given)
-    if given.decide and len(loaded) > 1:
-        raise InputError(f"--decide takes one detector; {len(loaded)} were given.")
     if promise != (None, None, False):
         for name, detector in loaded.items():
             say(f"{name}: threshold {detector.threshold:.6g}. {detector.guarantee}")
     columns = folders.columns(loaded, given.decide)
     start = journal.done() if journal else 0
     tally = _Tally(columns)
-    printed = Printed(columns, given.as_json, waits=given.fdr is not None)
+    printed = Printed(columns, given.form, waits=given.fdr is not None)
     if journal and start:
         say(f"resuming after {start} of {len(found)} images")
         tally.add(journal.rows())

@@ -15,6 +15,7 @@ import typer
 
 from adascale.cli import commands
 from adascale.cli.console import app, say
+from adascale.cli.spellings import current
 from adascale.core.errors import AdascaleError
 from adascale.core.version import __version__
 
@@ -40,7 +41,7 @@ def main() -> None:
     """Run the command of this process's arguments and exit."""
     warnings.showwarning = lambda message, *_, **__: say(f"note: {in_flags(str(message))}")
     try:
-        app()
+        app(args=current(sys.argv[1:]))
     except BrokenPipeError:
         sys.exit(0)
     except (AdascaleError, OSError) as error:

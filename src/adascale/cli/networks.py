@@ -20,8 +20,8 @@ from adascale.images.preprocess import Preprocess
 from adascale.network import FORMS
 from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
-from adascale.network.specs import ready_network
-from adascale.network.trained import NAME, registered
+from adascale.network.ready import ready_network
+from adascale.network.trained import NAME, is_network_list, registered
 from adascale.training.checkpoint import settings_of
 
 
@@ -51,19 +51,27 @@ def _with_names(classifier: Classifier, file: Path | None, preprocess: Preproces
 
 
 def networks(given: NetworksOptions, suite: str | None, classes: Path | None = None) -> list[Network]:
-    """The networks under distinct names: the factory's, or the weights' where one factory comes several times."""
-    if not given.model and suite != "digits":
-        raise InputError(f"Which network? Give --model: {FORMS}.")
+    """The networks of `listed`, loaded. classes: a file with the names of their classes."""
     return [
         Network(name, *network(spec, file, given, classes=classes), settings_of(file))
-        for name, spec, file in zip(*_listed(given.model or ["digits"], given.weights or []), strict=True)
+        for name, spec, file in listed(given, suite)
     ]
+
+
+def listed(given: NetworksOptions, suite: str | None) -> list[tuple[str, str, Path | None]]:
+    """Name, text and weights of every network that was asked for; none is loaded.
+
+    The names are distinct: the factory's, or the weights' where one factory comes several times.
+    """
+    if not given.model and suite != "digits":
+        raise InputError(f"Which network? Give --model: {FORMS}.")
+    return list(zip(*_listed(given.model or ["digits"], given.weights or []), strict=True))
 
 
 def _listed(specs: list[str], weights: list[Path]) -> tuple[list[str], list[str], list[Path | None]]:
     """Name, text and weights of every network; a ``networks.json`` lists networks with their weights."""
-    known = [entry for spec in specs if _is_registry(spec) for entry in registered(spec)]
-    others = [spec for spec in specs if not _is_registry(spec)]
+    known = [entry for spec in specs if is_network_list(spec) for entry in registered(spec)]
+    others = [spec for spec in specs if not is_network_list(spec)]
     if len(others) < len(specs) and weights:
         raise InputError(f"--weights beside {NAME}, which names its own; leave one of them out.")
     if len(others) == 1 and len(weights) > 1:
@@ -74,10 +82,6 @@ def _listed(specs: list[str], weights: list[Path]) -> tuple[list[str], list[str]
     files: list[Path | None] = [entry.weights for entry in known]
     files += [*weights] or [None] * len(others)
     return names, [*(entry.model for entry in known), *others], files
-
-
-def _is_registry(spec: str) -> bool:
-    return Path(spec).name == NAME or (Path(spec) / NAME).is_file()
 
 
 def _names(specs: list[str], files: list[Path]) -> list[str]:

@@ -16,7 +16,8 @@ from adascale.core.errors import InputError
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet, find_labelled
 from adascale.network.loading import load_network, new_network
-from adascale.network.specs import absolute, usable_device
+from adascale.network.ready import usable_device
+from adascale.network.specs import absolute
 from adascale.network.trained import Registered, write_network_list
 from adascale.training.processes import engine
 from adascale.training.recipes import OWN, RECIPES, Recipe, budgeted

@@ -27,7 +27,8 @@ from adascale.maths.promise import check_alpha, check_confidence
 from adascale.maths.split import total_needed
 from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
-from adascale.network.specs import absolute, ready_network
+from adascale.network.ready import ready_network
+from adascale.network.specs import absolute
 
 if TYPE_CHECKING:
     from typing_extensions import Self

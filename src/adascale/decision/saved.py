@@ -14,7 +14,8 @@ from adascale.detectors import Detector
 from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
 from adascale.network.classifier import Classifier
-from adascale.network.specs import ready_network, runs_code
+from adascale.network.ready import ready_network
+from adascale.network.specs import runs_code
 
 if TYPE_CHECKING:
     from adascale.decision.ood_detector import OODDetector

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adascale.core.errors import InputError
+from adascale.core.errors import AdascaleWarning, InputError
 
 IMAGE_KEYS = ("pixel_values", "image", "images", "img", "x", "data", "input", "inputs")
 LABEL_KEYS = ("labels", "label", "target", "targets", "y")
@@ -95,9 +96,21 @@ def _as_labels(labels: Any, count: int) -> Tensor | None:
         tensor = torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError):
         return None
+    if tensor.ndim == 2 and len(tensor) == count and _several_at_once(tensor):
+        warnings.warn(
+            f"The labels, of shape {tuple(tensor.shape)}, name several classes for one image; they are left out. "
+            "The methods here are for networks that choose one class for each image, not for multi-label networks.",
+            AdascaleWarning,
+            stacklevel=2,
+        )
     if tensor.ndim > 1 or tensor.numel() != count or tensor.is_floating_point():
         return None
     return tensor.cpu().long().reshape(count)
+
+
+def _several_at_once(labels: Tensor) -> bool:
+    """Whether rows of zeros and ones name several classes for an image."""
+    return bool(((labels == 0) | (labels == 1)).all() and (labels.sum(1) > 1).any())
 
 
 def _stacked(items: list[Batch]) -> Batch:

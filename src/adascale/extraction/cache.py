@@ -21,6 +21,7 @@ from adascale.images.outliers import Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
+from adascale.storage.entries import use
 from adascale.storage.tensors import TensorFile, TensorFileError, load_tensors, save_tensors
 
 KIND = "adascale-shard"
@@ -199,11 +200,21 @@ class Extractor:
         return self._caches.setdefault(key, ShardCache(self.folder, key))
 
     def extract(
-        self, images: ImageSet, views: Sequence[View], title: str = "Reading images", tamper: Tamper | None = None
+        self,
+        images: ImageSet,
+        views: Sequence[View],
+        title: str = "Reading images",
+        tamper: Tamper | None = None,
+        about: Mapping[str, object] | None = None,
     ) -> Extracted:
-        """The outputs of an image set. Only what is not on disk yet costs a network pass."""
+        """The outputs of an image set. Only what is not on disk yet costs a network pass.
+
+        about: what a cache that outlives the run records about them; while they are needed, no one removes them.
+        """
         views, size = list(dict.fromkeys(views)), self.passes.batch_size
         cache = self.cache_of(images, tamper)
+        if about is not None:
+            use(self.folder, cache.folder.name, {**about, "images": len(images)}, cache)
         ranges = [range(i, min(i + size, len(images))) for i in range(0, len(images), size)]
         found = {index: cache.look_up(index, views) for index in range(len(ranges))}
         missing = {index: (info, lacking) for index, (info, lacking) in found.items() if info is None or lacking}
