@@ -16,8 +16,9 @@ from PIL import Image
 
 from adascale import metrics
 from adascale.bench import plots
+from adascale.bench.columns import Kind
 from adascale.bench.page import report_page, write_report
-from adascale.bench.results import Example, Kind, Run
+from adascale.bench.results import Example, Run
 from adascale.core.errors import InputError
 from adascale.report import html as pages
 from adascale.report.charts import ID_COLOUR, INK, label, limits, plot, printable, styles

@@ -38,12 +38,10 @@ def test_it_is_the_difference_of_the_means_over_sets_on_the_same_resampled_image
     generator, drawn = np.random.default_rng(3), [[], [], []]  # type: tuple[np.random.Generator, list[list[Tensor]]]
     for place, part in enumerate(first):  # a block holds all 60 resamples of ID, then those of each set
         drawn[place] = list(torch.from_numpy(generator.integers(0, len(part), (60, len(part)), dtype=np.int32)).long())
-    slow = [
-        mean_difference(
-            *([part[rows] for part, rows in zip(side, one, strict=True)] for side in (first, second)), metric
-        )
-        for one in zip(*drawn, strict=True)
-    ]
+    slow = []
+    for one in zip(*drawn, strict=True):
+        mine, theirs = ([part[rows] for part, rows in zip(side, one, strict=True)] for side in (first, second))
+        slow.append(mean_difference(mine, theirs, metric))
     assert (found.low, found.high) == pytest.approx(tuple(np.quantile(slow, [0.025, 0.975])), abs=1e-12)
 
 
@@ -98,5 +96,6 @@ def test_it_covers_the_true_difference_about_as_often_as_it_says() -> None:
 @pytest.mark.parametrize("wrong", [([0], [0]), ([0, 1], [0, 1, 1]), ([0, 1], [1, 0])])
 def test_scores_of_other_images_are_refused(wrong: tuple[list[int], list[int]]) -> None:
     parts = torch.zeros(5), torch.zeros(6)
+    first, second = ([parts[i] for i in side] for side in wrong)
     with pytest.raises(InputError, match="same images"):
-        paired_bootstrap(*([parts[i] for i in side] for side in wrong))
+        paired_bootstrap(first, second)

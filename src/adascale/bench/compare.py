@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adascale.bench.results import MEANS
+from adascale.bench.columns import MEANS
 from adascale.bench.tables import read_results
 from adascale.core.errors import InputError
 

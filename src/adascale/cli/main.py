@@ -24,8 +24,8 @@ __all__ = ["app", "commands", "main"]  # importing the commands registers them
 FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
     for name in "alpha attack_steps available batch_size budget classes data device draft epochs eps head init keep "
-    "limit loss lr method out precision preset save_every split_seed train tune weight_decay weights width "
-    "workers".split()
+    "limit limit_fit loss lr method out precision preset save_every split_seed train tune weight_decay weights width "
+    "sort top workers".split()
 }
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from adascale.bench import figures as bench
-from adascale.bench.results import USUAL, ModelRun, Row, Spectrum
+from adascale.bench.columns import USUAL, Spectrum
+from adascale.bench.results import ModelRun, Row
 from adascale.bench.tables import summary
 from adascale.paper import published
 from adascale.paper.studies.base import Block, Result, has_paper
