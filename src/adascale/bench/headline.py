@@ -64,9 +64,9 @@ def mean_headline(rows: Sequence[Row]) -> str:
 
     The networks, not the images, are what the mean is over, so it counts on how many of them the best is ahead.
     """
-    means_of = {
-        kind: [row for row in rows if row.is_mean and (row.kind, row.spectrum) == (kind, "ood")] for kind in MEANS
-    }
+    means_of: dict[str, list[Row]] = {kind: [] for kind in MEANS}
+    for row in (row for row in rows if row.is_mean and row.spectrum == "ood"):
+        means_of[row.kind].append(row)
     kind = "near" if means_of["near"] else "far"
     by_method: dict[str, dict[str, float]] = {}
     for row in means_of[kind]:

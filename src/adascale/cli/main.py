@@ -25,7 +25,7 @@ FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
     for name in "alpha attack_steps available batch_size budget classes data device draft epochs eps head init keep "
     "limit limit_fit loss lr method out precision preset save_every split_seed train tune weight_decay weights width "
-    "sort top workers".split()
+    "workers".split()
 }
 
 

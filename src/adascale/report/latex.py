@@ -26,7 +26,8 @@ def _tables(document: Document) -> Iterator[str]:
     labels: set[str] = set()
     for table in document.tables:
         slug = re.sub(r"[^a-z0-9]+", "-", f"{document.title} {table.title}".lower()).strip("-") or "table"
-        label = next(one for one in (slug, *(f"{slug}-{turn}" for turn in itertools.count(2))) if one not in labels)
+        others = (f"{slug}-{turn}" for turn in itertools.count(2))
+        label = next(one for one in itertools.chain([slug], others) if one not in labels)
         labels.add(label)
         yield (
             f"\\begin{{table}}[t]\n\\centering\n\\caption{{{_caption(document.title, table)}}}\n"
