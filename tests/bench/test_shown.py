@@ -52,7 +52,7 @@ def scored(skills: dict[str, float], kinds: tuple[str, ...] = ("near", "far"), n
 
 
 def test_the_sentence_says_who_leads_and_by_how_much_over_the_second_and_the_deployed() -> None:
-    run = scored({"plain": 0.2, "best": 4.9, "next": 5.0})
+    run = scored({"plain": 0.2, "next": 4.9, "best": 5.0})
     found = run.standings["net"]
     near = {row.method: row.auroc for row in run.rows if row.dataset == "nearood"}
     assert (found.kind, found.best, found.second, found.deployed) == ("near", "best", "next", "plain")

@@ -15,7 +15,7 @@ from adascale.bench.columns import MEANS
 from adascale.bench.scores import NAME, read_scores, score_key
 from adascale.bench.tables import read_results
 from adascale.core.errors import InputError
-from adascale.maths.metrics import paired_bootstrap
+from adascale.maths.metrics import Difference, paired_bootstrap
 from adascale.storage.tensors import TensorFileError
 
 Key = tuple[str, str, str, str]  # model, method, dataset, spectrum
@@ -25,8 +25,8 @@ Stored = Mapping[str, Any]  # a row of results.json
 class Moved(NamedTuple):
     """One row of both runs, in percent.
 
-    interval: the 95 % interval of the change of the AUROC by `paired_bootstrap`, the same images in both runs; None
-    where the scores are not stored, or belong to different images.
+    paired: the change of the AUROC with its 95 % interval by `paired_bootstrap`, the same images in both runs, as
+    shares; None where the scores are not stored, or belong to different images.
     """
 
     model: str
@@ -35,16 +35,21 @@ class Moved(NamedTuple):
     spectrum: str
     auroc: tuple[float, float]
     fpr95: tuple[float, float]
-    interval: tuple[float, float] | None = None
+    paired: Difference | None = None
 
     @property
     def change(self) -> float:
         return self.auroc[1] - self.auroc[0]
 
     @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval of the change, in percent."""
+        return None if self.paired is None else (100 * self.paired.low, 100 * self.paired.high)
+
+    @property
     def beyond_chance(self) -> bool | None:
         """Whether the interval leaves out 0; None if there is none."""
-        return None if self.interval is None else self.interval[0] > 0 or self.interval[1] < 0
+        return None if self.paired is None else self.paired.beyond_chance
 
 
 class Differences(NamedTuple):
@@ -75,7 +80,7 @@ def compare(first: Path, second: Path, every_set: bool = False) -> Differences:
     for key in (key for key in before if key in after and (every_set or key[2] in MEANS.values())):
         rows = before[key], after[key]
         auroc, fpr95 = ((100 * rows[0][name], 100 * rows[1][name]) for name in ("auroc", "fpr95"))
-        moved.append(Moved(*key, auroc, fpr95, _interval(a.parts(rows[0]), b.parts(rows[1]), set(other_sets))))
+        moved.append(Moved(*key, auroc, fpr95, _paired(a.parts(rows[0]), b.parts(rows[1]), set(other_sets))))
     if not moved:
         raise InputError(f"{first} and {second} have no method and set in common; there is nothing to compare.")
     moved.sort(key=lambda row: -abs(row.change))
@@ -144,7 +149,7 @@ class _Side:
         return "" if self.single else row["model"], method, row["dataset"], row["spectrum"]
 
 
-def _interval(before: _Parts | None, after: _Parts | None, others: set[str]) -> tuple[float, float] | None:
+def _paired(before: _Parts | None, after: _Parts | None, others: set[str]) -> Difference | None:
     """None unless both have the scores of the same images. others: sets whose images differ."""
     if before is None or after is None or before.names != after.names or others & set(before.names):
         return None
@@ -152,9 +157,8 @@ def _interval(before: _Parts | None, after: _Parts | None, others: set[str]) -> 
     if any(len(one) != len(two) for one, two in zip(first, second, strict=True)):
         return None  # an image could be read in one run only
     if all(torch.equal(one, two) for one, two in zip(first, second, strict=True)):
-        return 0.0, 0.0
-    found = paired_bootstrap(second, first)
-    return 100 * found.low, 100 * found.high
+        return Difference(0.0, 0.0, 0.0)
+    return paired_bootstrap(second, first)
 
 
 def _methods(rows: Mapping[Key, Any]) -> set[str]:
@@ -188,7 +192,9 @@ def _settings(
             inner, inner_only = _settings(first[name], second[name], f"{path}.")
             differing |= inner
             for side, names in zip(only, inner_only, strict=True):
-                side += names
+                if prefix.endswith(".methods."):  # a setting that only one run stores is named once for all methods
+                    names = [one.replace(f"{path}.", f"{prefix}*.", 1) for one in names]
+                side += [one for one in names if one not in side]
         elif first[name] != second[name]:
             differing[path] = first[name], second[name]
     return differing, only

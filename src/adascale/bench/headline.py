@@ -96,4 +96,4 @@ def _points(found: Difference) -> str:
 def _judged(found: Difference) -> str:
     """Whether the bootstrap interval of the difference leaves out 0, in the words of a reader."""
     verdict = "more than chance" if found.beyond_chance else "within chance"
-    return f"{verdict}: 95 % interval {100 * found.low:+.2f} to {100 * found.high:+.2f}"
+    return f"{verdict}: 95 % interval {found.interval}"

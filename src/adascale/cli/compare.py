@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -17,7 +18,7 @@ def compare(given: CompareCommand) -> None:
     """Print what moved between two benchmarks, largest change first, then what only one of them has."""
     found = comparison(given.first, given.second, given.every_set)
     if given.as_json:
-        rows = [{**row._asdict(), "change": row.change, "beyond_chance": row.beyond_chance} for row in found.moved]
+        rows = [_record(row) for row in found.moved]
         print(json.dumps({**found._asdict(), "moved": rows}, default=str))
         return
     for note in found.notes:
@@ -39,8 +40,14 @@ def compare(given: CompareCommand) -> None:
     _hint(found)
 
 
+def _record(row: Moved) -> dict[str, Any]:
+    """A row as JSON has it, in percent."""
+    own = {name: value for name, value in row._asdict().items() if name != "paired"}
+    return {**own, "change": row.change, "interval": row.interval, "beyond_chance": row.beyond_chance}
+
+
 def _lead(found: Differences) -> str:
-    judged = [row for row in found.moved if row.interval is not None]
+    judged = [row for row in found.moved if row.paired is not None]
     moved = sum(row.change != 0 for row in found.moved)
     text = f"{moved} of the {len(found.moved)} AUROCs that both runs have differ"
     if not moved or not judged:
@@ -51,13 +58,13 @@ def _lead(found: Differences) -> str:
 
 def _table(rows: list[Moved]) -> Table:
     lines = Table(box=None, pad_edge=False)
-    for title in ("method", "set", "AUROC", "", "change", "95 % interval", "", "FPR@95", ""):
-        lines.add_column(title, justify="left" if title in ("method", "set") else "right")
+    for title in ("method", "set", "AUROC", "", "change", "95 % interval", "chance", "FPR@95", ""):
+        lines.add_column(title, justify="left" if title in ("method", "set") else "right", no_wrap=title != "method")
     for row in rows:
         name = row.dataset + (" (full spectrum)" if row.spectrum == "full" else "")
         auroc, fpr95 = ([f"{value:.2f}" for value in pair] for pair in (row.auroc, row.fpr95))
-        interval = "" if row.interval is None else f"{row.interval[0]:+.2f} to {row.interval[1]:+.2f}"
-        verdict = {None: "", True: "more than chance", False: "within chance"}[row.beyond_chance]
+        interval = "" if row.paired is None else row.paired.interval
+        verdict = {None: "", True: "beyond", False: "within"}[row.beyond_chance]
         lines.add_row(_name(row), name, *auroc, f"{row.change:+.2f}", interval, verdict, *fpr95)
     return lines
 

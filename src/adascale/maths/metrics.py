@@ -97,6 +97,11 @@ class Difference(NamedTuple):
         """Whether the interval leaves out 0."""
         return self.low > 0 or self.high < 0
 
+    @property
+    def interval(self) -> str:
+        """The interval in percentage points, for people: ``-0.31 to +1.20``."""
+        return " to ".join("0.00" if abs(100 * end) < 0.005 else f"{100 * end:+.2f}" for end in (self.low, self.high))
+
 
 def paired_bootstrap(
     first: Sequence[Tensor],

@@ -164,7 +164,7 @@ def missing(made: Block, *runs: ModelRun) -> Block:
     notes, unreadable = [made.note], 0
     for run in runs:
         notes += [f"Left out: {label}: {reason}" for label, reason in run.left_out.items()]
-        failures = {name: info.failures for name, info in run.sets.items() if info.failures}
+        failures = {name: info.failures for name, info in run.sets.items() if info.failures} | dict(run.unreadable)
         for name, found in failures.items():
             image, reason = next(iter(found.items()))
             notes.append(f"{len(found)} images of {name} could not be read, such as {image}: {reason}")
