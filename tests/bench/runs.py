@@ -11,7 +11,7 @@ import pytest
 
 from tests.shell import inside
 
-METHODS = ["--methods", "adascale_a,scale,msp", "--tune", "none"]
+METHODS = ["--method", "adascale_a,scale,msp", "--tune", "none"]
 
 
 def bench(place: Path, monkeypatch: pytest.MonkeyPatch, out: str, *extra: Any, suite: str = "suite.toml") -> list[int]:

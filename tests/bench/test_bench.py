@@ -37,18 +37,18 @@ def test_one_pass_an_image_and_one_a_view_for_any_number_of_methods(
     assert bench(suite, monkeypatch, "b", *METHODS) == []
     assert (suite / "a" / "results.csv").read_bytes() == (suite / "b" / "results.csv").read_bytes()
     # more methods, other parameters: none; another view: its own passes alone (a gradient and a perturbed one)
-    more = ["--methods", "adascale_l,knn,gen", "--set", "adascale_l.p_max=90"]
+    more = ["--method", "adascale_l,knn,gen", "--set", "adascale_l.p_max=90"]
     assert (
         sum(bench(suite, monkeypatch, "c", *more)) == probe + 40
     )  # knn learns from training images, which have no view
     assert bench(suite, monkeypatch, "c", *more) == []
     assert (
-        sum(bench(suite, monkeypatch, "d", "--methods", "adascale_a", "--set", "pixels=random", "--tune", "none"))
+        sum(bench(suite, monkeypatch, "d", "--method", "adascale_a", "--set", "pixels=random", "--tune", "none"))
         == probe + sets
     )
-    everything = sum(bench(suite, monkeypatch, "e", "--methods", "all", "--tune", "none"))
+    everything = sum(bench(suite, monkeypatch, "e", "--method", "all", "--tune", "none"))
     assert everything == probe + 2 * sets  # ODIN's view alone is new
-    assert bench(suite, monkeypatch, "f", "--methods", "all", "--tune", "none") == []
+    assert bench(suite, monkeypatch, "f", "--method", "all", "--tune", "none") == []
 
 
 def test_a_method_with_infinite_scores_is_not_the_one_that_is_shown(
@@ -87,7 +87,7 @@ def test_a_run_hashes_its_network_once_and_verifies_each_shard_once(
 def test_everything_from_a_fresh_cache(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All methods: one pass with two gradients, trivial pixels, ODIN's."""
     settings = ["--set", "knn.k=5", "--set", "vim.dim=8", "--tune", "none"]
-    passed = sum(bench(suite, monkeypatch, "a", "--methods", "all", *settings))
+    passed = sum(bench(suite, monkeypatch, "a", "--method", "all", *settings))
     assert passed == 4 + 3 * (40 + 70 + 20 + 20) + 40
     rows = table(suite, "a")
     labels = {row["method"] for row in rows}
@@ -167,7 +167,7 @@ def test_two_runs_side_by_side(
     suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench(suite, monkeypatch, "a", *METHODS)
-    bench(suite, monkeypatch, "b", "--methods", "scale,msp,gen", "--set", "scale.percentile=60")
+    bench(suite, monkeypatch, "b", "--method", "scale,msp,gen", "--set", "scale.percentile=60")
     found = compare(suite / "a", suite / "b")
     assert found.only == (["adascale_a"], ["gen"])
     assert {row.method for row in found.moved if row.change} == {"scale"}
@@ -247,11 +247,14 @@ def test_tuned_lines(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["suite.toml", "--id", "id.npz"], "Give either a suite"),
         (["nothing"], "There is no suite nothing"),
         (["suite.toml"], "Which network? Give --model"),
-        (["suite.toml", "--model", "nets.py:Net", "--methods", "magic"], "no method 'magic'"),
+        (["suite.toml", "--model", "nets.py:Net", "--method", "magic"], "no method 'magic'"),
         (["cifar10", "--model", "nets.py:Net"], "lacks"),
         (["suite.toml", "--model", "nets.py:Net", "--set", "scale.nothing=1"], "no parameter 'nothing'"),
         (["suite.toml", "--model", "nets.py:Net", "--tune", "ood"], "no OOD validation images"),
-        (["suite.toml", "--model", "nets.py:Net", "--methods", "msp", "--preset", "x/y"], "there are presets for"),
+        (
+            ["suite.toml", "--model", "nets.py:Net", "--method", "msp", "--preset", "cifar10/wrn-28-10"],
+            "there are presets for",
+        ),
         (["suite.toml", "--model", "nets.py:Net", "--out", "nets.py"], "is a file; give a folder"),
         (["suite.toml", "--model", "nets.py:Net", "--cache", "nets.py"], "is a file; give a folder"),
         (["suite.toml", "--model", "nets.py:Net", "--weights", "a.st", "--weights", "b.st"], "no weights file"),

@@ -33,7 +33,7 @@ def test_bench_has_the_detector_that_fit_writes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`adascale fit VAL`, then `adascale score FAR`: the scores and parameters of the line in the table."""
-    bench(suite, monkeypatch, "a", "--methods", f"{DEFAULT},msp")
+    bench(suite, monkeypatch, "a", "--method", f"{DEFAULT},msp")
     assert labels(suite, "a") == [f"{DEFAULT} (tuned)", "msp"]
     capsys.readouterr()
     model = ["--model", f"{suite / 'nets.py'}:Net"]
@@ -54,11 +54,11 @@ def test_the_untuned_line_on_request_and_no_tuning_at_all(
     suite: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench(suite, monkeypatch, "a", "--methods", "adascale_a,msp", "--untuned")
+    bench(suite, monkeypatch, "a", "--method", "adascale_a,msp", "--untuned")
     assert labels(suite, "a") == ["adascale_a", "adascale_a (tuned)", "msp"]
-    bench(suite, monkeypatch, "b", "--methods", "adascale_a,msp", "--tune", "none")
+    bench(suite, monkeypatch, "b", "--method", "adascale_a,msp", "--tune", "none")
     assert labels(suite, "b") == ["adascale_a", "msp"]
-    bench(suite, monkeypatch, "c", "--methods", "adascale_a", "--set", "p_max=90")  # fit would not tune it either
+    bench(suite, monkeypatch, "c", "--method", "adascale_a", "--set", "p_max=90")  # fit would not tune it either
     assert labels(suite, "c") == ["adascale_a"]
     assert networks(suite, "c")["methods"]["adascale_a"]["parameters"]["p_max"] == 90
 
@@ -67,7 +67,7 @@ def test_with_few_images_it_is_not_tuned_as_fit_would_not(
     suite: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench(suite, monkeypatch, "a", "--methods", "adascale_a", "--untuned", "--limit-fit", "63")
+    bench(suite, monkeypatch, "a", "--method", "adascale_a", "--untuned", "--limit-fit", "63")
     assert labels(suite, "a") == ["adascale_a"]
     assert "63 images are too few to tune on" in networks(suite, "a")["methods"]["adascale_a"]["setting"]
 
@@ -78,7 +78,7 @@ def test_tuned_twins_with_the_same_parameters_appear_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("adascale.detectors.SCALE.search_space", {"percentile": (85,)})
-    bench(suite, monkeypatch, "a", "--methods", "scale,gen", "--tune", "self")
+    bench(suite, monkeypatch, "a", "--method", "scale,gen", "--tune", "self")
     assert "scale (tuned)" not in labels(suite, "a")
     assert networks(suite, "a")["twins"]["scale (tuned)"] == "scale"
     assert "scale (tuned) = scale" in capsys.readouterr().err
@@ -94,7 +94,7 @@ def test_every_image_set_is_hashed_once(suite: Path, monkeypatch: pytest.MonkeyP
         return hashlib.sha256(start)
 
     monkeypatch.setattr(sources, "hashlib", SimpleNamespace(sha256=sha256))
-    bench(suite, monkeypatch, "a", "--methods", "adascale_a,adascale_l,knn")
+    bench(suite, monkeypatch, "a", "--method", "adascale_a,adascale_l,knn")
     assert len(made) == 6
     assert set(made.values()) == {1}
 
@@ -110,7 +110,7 @@ def test_a_set_without_a_readable_image_is_left_out_and_named(
     text = (suite / "suite.toml").read_text()
     (suite / "broken.toml").write_text(text.replace("[far]", 'broken = "broken"\n[far]'))
     monkeypatch.setenv("CALLS", str(suite / "calls"))
-    arguments = ["bench", suite / "broken.toml", "--model", f"{suite / 'nets.py'}:Net", "--methods", "msp,ebo"]
+    arguments = ["bench", suite / "broken.toml", "--model", f"{suite / 'nets.py'}:Net", "--method", "msp,ebo"]
     assert inside(monkeypatch, *arguments, "--out", suite / "o", "--no-report") == 3
     told = capsys.readouterr()
     assert "Left out set broken: none of its 2 images can be read (a.png: " in told.err
@@ -134,14 +134,14 @@ def test_limit_cuts_tested_sets_and_not_what_methods_learn_from(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    bench(suite, monkeypatch, "whole", "--methods", "knn,msp", "--set", "knn.k=5")
-    bench(suite, monkeypatch, "cut", "--methods", "knn,msp", "--set", "knn.k=5", "--limit", "15")
+    bench(suite, monkeypatch, "whole", "--method", "knn,msp", "--set", "knn.k=5")
+    bench(suite, monkeypatch, "cut", "--method", "knn,msp", "--set", "knn.k=5", "--limit", "15")
     assert "fitted on all 70 validation and 40 training images" in capsys.readouterr().err
     sizes = [json.loads((suite / out / "results.json").read_text())["reproduce"] for out in ("whole", "cut")]
     assert [about["sets"]["id"]["images"] for about in sizes] == [40, 15]
     assert [about["sets"]["train"] for about in sizes] == [sizes[0]["sets"]["train"]] * 2
     assert [networks(suite, out)["methods"]["knn"]["images"] for out in ("whole", "cut")] == [40, 40]
-    bench(suite, monkeypatch, "few", "--methods", "knn,msp", "--set", "knn.k=5", "--limit-fit", "30")
+    bench(suite, monkeypatch, "few", "--method", "knn,msp", "--set", "knn.k=5", "--limit-fit", "30")
     told = capsys.readouterr().err
     assert "30 of 70 validation images and 30 of 40 training images" in told
     assert "fewer training images matter for knn" in told

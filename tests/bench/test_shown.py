@@ -210,7 +210,7 @@ def test_compare_tells_chance_from_change(
 ) -> None:
     """Nothing prints `-> None`; each change has its paired interval; what one run has alone takes one line."""
     bench(suite, monkeypatch, "a", *METHODS)
-    bench(suite, monkeypatch, "b", "--methods", "all", "--set", "scale.percentile=60", "--set", "knn.k=5")
+    bench(suite, monkeypatch, "b", "--method", "all", "--set", "scale.percentile=60", "--set", "knn.k=5")
     found = compare(suite / "a", suite / "b")
     scores = [load_file(suite / out / "scores.safetensors") for out in ("a", "b")]
     for row in found.moved:
@@ -259,9 +259,9 @@ def test_compare_gives_no_interval_where_the_images_differ(suite: Path, monkeypa
 
 
 def test_a_line_that_stands_for_two_is_compared_with_both(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench(suite, monkeypatch, "old", "--methods", "scale", "--tune", "self")
+    bench(suite, monkeypatch, "old", "--method", "scale", "--tune", "self")
     monkeypatch.setattr("adascale.detectors.SCALE.search_space", {"percentile": (85,)})
-    bench(suite, monkeypatch, "new", "--methods", "scale", "--tune", "self")
+    bench(suite, monkeypatch, "new", "--method", "scale", "--tune", "self")
     found = compare(suite / "old", suite / "new")
     assert {row.method for row in found.moved} == {"scale", "scale (tuned)"}
     assert found.only == ([], [])

@@ -251,7 +251,7 @@ def test_val_is_set_aside(tmp_path: Path, count: int, aside: int) -> None:
     suite = own_suite(str(path), None, None, [str(folder(tmp_path / "near"))], [], [])
     images = open_suite(suite)
     assert (len(images.val), len(images.id)) == (aside, count - aside)
-    assert sorted([*images.val.names, *images.id.names]) == sorted(f"id.npz[{i}]" for i in range(count))
+    assert sorted([*images.val.names, *images.id.names]) == sorted(f"{path}[{i}]" for i in range(count))
     assert list(images.id.labels or []) == sorted(images.id.labels or [])
     assert open_suite(suite).val.names == images.val.names
     if count > 6:

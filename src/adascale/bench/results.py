@@ -74,13 +74,14 @@ class Profile:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """An image for the gallery."""
+    """An image for the gallery. label: the name of the predicted class, or its number."""
 
     dataset: str
     name: str
     score: float
     prediction: int
     picture: Image.Image
+    label: str = ""
 
 
 @dataclass(frozen=True, eq=False)

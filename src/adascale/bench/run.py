@@ -132,8 +132,8 @@ class Job:
             shown=shown,
             profiles={name: part.profile for name, part in scored.items() if profiled and part.profile is not None},
             examples={
-                "id": examples({"id": self.images.id}, scored, shown, most=True),
-                "ood": examples(unknown, scored, shown, most=False),
+                "id": examples({"id": self.images.id}, scored, shown, self.network.classifier.class_names, most=True),
+                "ood": examples(unknown, scored, shown, self.network.classifier.class_names, most=False),
             },
             deployed=deployed,
             profiled=profiled,
@@ -169,7 +169,8 @@ class Job:
         """The outputs of an image set, from the cache as far as they are there."""
         title = f"{self.network.name}: {name} ({len(images)} images)"
         try:
-            return self.extractor.extract(images, views, title, tamper)
+            about = {"suite": self.images.name, "network": self.network.name, "set": name}
+            return self.extractor.extract(images, views, title, tamper, about)
         except UnreadableError as error:
             raise UnreadableError(error.failures, f"{self.network.name}, set {name}: ") from error
         except InputError as error:

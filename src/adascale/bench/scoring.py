@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from adascale.bench.diagnostics import Profiler, has_profile
 from adascale.bench.results import Example, Profile
+from adascale.core.answers import label_of
 from adascale.core.progress import Advance
 from adascale.detectors import Detector
 from adascale.extraction.cache import Extracted
@@ -53,7 +54,9 @@ def infinite(scores: Mapping[str, Tensor]) -> str:
     return f"{broken[worst]} images of {worst} have infinite scores (NaN activations?)" if broken[worst] else ""
 
 
-def examples(sets: Mapping[str, ImageSet], scored: Mapping[str, Scored], shown: str, most: bool) -> list[Example]:
+def examples(
+    sets: Mapping[str, ImageSet], scored: Mapping[str, Scored], shown: str, class_names: Sequence[str], most: bool
+) -> list[Example]:
     """The images with the highest (``most``) or the lowest scores."""
     found = []
     for name in sets:
@@ -63,6 +66,6 @@ def examples(sets: Mapping[str, ImageSet], scored: Mapping[str, Scored], shown: 
         found += [(float(scores[i]), name, usable[i], int(scored[name].predictions[i])) for i in places]
     found.sort(key=lambda entry: entry[0], reverse=most)
     return [
-        Example(name, sets[name].names[i], score, prediction, sets[name].open(i))
+        Example(name, sets[name].names[i], score, prediction, sets[name].open(i), label_of(prediction, class_names))
         for score, name, i, prediction in found[:_GALLERY]
     ]

@@ -94,7 +94,7 @@ class Suite:
 
 @dataclass(frozen=True, eq=False)
 class SuiteImages:
-    """The images of a suite. missing: the sets that were left out, and where they were expected.
+    """The images of a suite. missing: the sets that were left out, and where they were expected. name: the suite's.
 
     found: how many validation and training images there are, before a limit.
     """
@@ -108,6 +108,7 @@ class SuiteImages:
     ood_val: Mapping[str, ImageSet]
     missing: Mapping[str, str] = field(default_factory=dict)
     found: Mapping[str, int] = field(default_factory=dict)
+    name: str = "images"
 
 
 def load_suite(name_or_path: str, data: Path | None = None) -> Suite:
@@ -184,7 +185,7 @@ def open_suite(
     refuse_shared("val", val, tested)
     for name, found in groups["ood_val"].items():
         refuse_shared(f"ood_val {name}", found, tested)
-    return SuiteImages(known, val, train, **groups, missing=missing, found=found_fit)
+    return SuiteImages(known, val, train, **groups, missing=missing, found=found_fit, name=suite.name)
 
 
 def _lacking(suite: Suite, missing: Mapping[str, str], known: bool, groups: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``adascale bench`` and ``adascale tune``."""
+"""``adascale bench``."""
 
 from __future__ import annotations
 
@@ -6,47 +6,46 @@ import json
 from collections.abc import Iterable
 
 from rich.console import Console
-from rich.table import Table
 
-from adascale import detectors
 from adascale.bench import tables
 from adascale.bench.columns import Look
 from adascale.bench.figures import run_jobs
 from adascale.bench.headline import headline, mean_headline
 from adascale.bench.results import Run
-from adascale.bench.run import Entry, Job
+from adascale.bench.run import Job
 from adascale.bench.suites import SuiteImages
 from adascale.cli import options
+from adascale.cli.cache import settle
 from adascale.cli.checks import column_names
-from adascale.cli.commands import BenchCommand, TuneCommand
+from adascale.cli.commands import BenchCommand
 from adascale.cli.console import end, resumable, say
-from adascale.cli.images import suite_images, tuning_images
+from adascale.cli.images import suite_images
 from adascale.cli.networks import networks
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.core.folders import cache_folder
 from adascale.decision.tuning import FEWEST_IMAGES
 from adascale.detectors import Detector
-from adascale.detectors.configure import configured
+from adascale.network.ready import usable_device
 from adascale.report.terminal import compact
-from adascale.storage.rows import write_csv
 
 
 def bench(given: BenchCommand) -> None:
     """Run every method on every network, write the tables and the report, print the table."""
     if given.report:
         optional("matplotlib", "report")  # before the work, not after it
+    usable_device(given.device)
     look = Look(given.sort, given.top, column_names(given.columns))
-    suite, images = suite_images(given.suite, given)
-    asked = given.methods or ["all"], given.setting or [], given.preset
+    asked = given.method or ["all"], given.setting or [], given.preset
     entries = list(options.entries(*asked, given.tune, given.untuned))
+    suite, images = suite_images(given.suite, given)
     _say_fitted_on(given, images, (entry.method for entry in entries))
     if given.tune == "ood" and not images.ood_val:
         raise InputError("--tune ood: there are no OOD validation images; give a suite that has them, or --tune self.")
     if given.tune == "self" and len(images.val) < FEWEST_IMAGES:
         raise InputError(f"--tune self with {len(images.val)} validation images; it needs at least {FEWEST_IMAGES}.")
     cache, out = given.cache or cache_folder(), given.out
-    found = networks(given, given.suite)
+    found = networks(given, given.suite, given.classes)
     with resumable():
         jobs = [Job(network, images, entries, cache, given.seed, given.passes()) for network in found]
         result = run_jobs(suite, images, jobs)
@@ -61,43 +60,11 @@ def bench(given: BenchCommand) -> None:
     else:
         _print(result, look)
         say("wrote " + ", ".join(map(str, files)))
-        say(f"activations are kept in {cache}")
+    settle(cache, given.cache_limit)
     sets = [info for model in result.models for info in model.sets.values()]
     failed = sum(len(info.failures) for info in sets)
     failed += sum(len(found) for model in result.models for found in model.unreadable.values())
     end(failed, sum(info.images for info in sets) + failed)
-
-
-def tune(given: TuneCommand) -> None:
-    """Search one method's parameters on one network and print the best points."""
-    if given.out is not None and not given.out.parent.is_dir():
-        raise InputError(f"--out {given.out}: there is no folder {given.out.parent}; make it first.")
-    images = tuning_images(given.suite, given, given.ood_val)
-    name = detectors.get(given.method).name
-    fixed = options.settings({name: given.method}, given.setting or [], None)[name]
-    method = configured(given.method, fixed)
-    network, *others = networks(given, given.suite)
-    if others:
-        raise InputError(f"{1 + len(others)} networks; tune one at a time.")
-    entries = [Entry(name, method, given=frozenset(fixed))]
-    job = Job(network, images, entries, given.cache or cache_folder(), given.seed, given.passes())
-    entry, judge = job.entries[0], given.by or ("ood" if images.ood_val else "self")
-    with resumable():
-        found = job.tune(entry.method, options.points(entry, given.grid), judge)
-    if given.out is not None:
-        trials = [{**point, "AUROC": f"{100 * auroc:.4f}"} for point, auroc in found.trials]
-        with open(given.out, "w", encoding="utf8", newline="") as file:
-            write_csv(file, trials, list(trials[0]))
-    if given.as_json:
-        record = {"chosen": found.chosen, "auroc": found.auroc, "default_auroc": found.default_auroc}
-        print(json.dumps({"method": name, **record, "judged_by": found.judged_by, "trials": found.trials}))
-        return
-    lines = Table(*found.chosen, "AUROC", box=None, pad_edge=False)
-    for point, auroc in sorted(found.trials, key=lambda trial: -trial[1])[:10]:
-        lines.add_row(*map(str, point.values()), f"{100 * auroc:.2f}")
-    Console(highlight=False).print(lines)
-    settings = " ".join(f"--set {key}={value}" for key, value in {**fixed, **found.chosen}.items())
-    print(f"\n{name} {found}\nUse it: adascale fit ... --method {given.method} {settings}")
 
 
 def _print(run: Run, look: Look) -> None:

@@ -43,7 +43,8 @@ def tuning_images(name: str | None, given: ImageOptions, ood_val: list[str] | No
 
     found, train = draw(given.id_images or ""), find_images(given.train) if given.train else None
     unknown = {label: draw(place) for label, place in map(name_and_path, ood_val or [])}
-    return SuiteImages(found, found, train, {}, {}, {}, unknown)
+    name, _ = name_and_path(given.id_images or "")
+    return SuiteImages(found, found, train, {}, {}, {}, unknown, name=name)
 
 
 def _opened(suite: Suite, given: ImageOptions, available: bool) -> SuiteImages:

@@ -8,7 +8,7 @@ from typing import Any
 
 from adascale import detectors
 from adascale.bench.run import Entry
-from adascale.cli.checks import method_names
+from adascale.cli.checks import method_names, numbers
 from adascale.cli.groups import PreprocessOptions
 from adascale.core.errors import InputError
 from adascale.decision.tuning import GRIDS, Judge, Point, grid
@@ -72,6 +72,13 @@ def entries(
             yield tuned
 
 
+def searched(texts: list[str], given: list[str]) -> Iterator[Entry]:
+    """The methods whose parameters are searched; what was given is kept."""
+    methods = {detectors.get(text).name: text for text in method_names(texts)}
+    for name, values in settings(methods, given, None).items():
+        yield Entry(name, configured(methods[name], values), given=frozenset(values))
+
+
 def points(entry: Entry, text: str | None) -> list[Point]:
     """A grid: the method's search space without what was given, a grid of the paper, or ``p_min=60,65 p_max=80``."""
     method = entry.method
@@ -100,7 +107,7 @@ def preprocess(known: Preprocess | None, look: PreprocessOptions) -> Preprocess:
     """The network's own preprocessing with what was given on the command line in its place."""
     kinds = {"size": int, "crop": int, "mean": float, "std": float}
     texts = {name: text for name in kinds if (text := getattr(look, name)) is not None}
-    given = {name: _numbers(name, text, kinds[name]) for name, text in texts.items()}
+    given = {name: numbers(name, text, kinds[name]) for name, text in texts.items()}
     if "size" in given:
         given = {"crop": given["size"], **given}
     if known is not None:
@@ -132,12 +139,3 @@ def _value(cls: type[Detector], name: str, text: str) -> Any:
         default = next(field.default for field in fields(cls) if field.name == name)
         raise InputError(f"--set {name}={text}: {name} is of type {declared}, such as {default}.") from error
     return text
-
-
-def _numbers(option: str, text: str, kind: type) -> Any:
-    """Numbers separated by commas; a single length in pixels, which is an int, stays a number."""
-    try:
-        values = tuple(kind(part) for part in text.split(","))
-    except ValueError as error:
-        raise InputError(f"--{option} {text}: give numbers separated by commas, such as 0.485,0.456,0.406.") from error
-    return values[0] if kind is int and len(values) == 1 else values

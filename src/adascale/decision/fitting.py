@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -18,8 +18,11 @@ from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
 from adascale.decision.tuning import FEWEST_IMAGES, TOLERANCE, Judge, Point, Tuning, chosen_count, grid, search_grid
 from adascale.detectors import Detector
+from adascale.detectors.configure import configured
 from adascale.images.outliers import WEIGHTS
-from adascale.maths.conformal import Calibration, images_needed
+from adascale.images.preprocess import Preprocess
+from adascale.maths.conformal import Calibration
+from adascale.maths.promise import described, images_needed
 from adascale.maths.split import Split, split
 
 # Indices of the images to choose parameters on, and the views needed -> outputs of the outliers to tell them from, by
@@ -44,9 +47,9 @@ class Plan:
     given: parameters that the user has set. tune: False never; True over the rest of the search space; None does so
     for methods that are tuned by default, unless a parameter of their search space was given or too few images would
     be left to promise ``alpha``. seed: seed of the split. alpha: the false-alarm rate for the threshold; None if no
-    threshold is set, as in a benchmark, which has test images of its own. judge: what the grid is judged by. points:
-    a grid in place of the search space. train_overlaps: whether some of the images are also training images; then
-    parameters are chosen without the latter.
+    threshold is set, as in a benchmark, which has test images of its own. confidence: see `Calibration`. judge: what
+    the grid is judged by. points: a grid in place of the search space. train_overlaps: whether some of the images are
+    also training images; then parameters are chosen without the latter.
     """
 
     method: Detector
@@ -57,6 +60,7 @@ class Plan:
     judge: Judge = "self"
     points: Sequence[Point] | None = None
     train_overlaps: bool = False
+    confidence: float | None = None
 
     @property
     def takes_train(self) -> bool:
@@ -95,8 +99,8 @@ class Plan:
         parts = split(n, self.seed, self.share(), chosen_count(n) if self.judge == "self" else n // 2)
         if self.tune and not len(parts.chosen):
             raise InputError(f"{n} ID images are too few to tune on; give at least {FEWEST_IMAGES}, or do not tune.")
-        enough = self.tune or self.alpha is None or len(parts.held_out) >= images_needed(self.alpha)
-        indices: list[int] = parts.chosen.tolist() if enough else []
+        needed = 0 if self.tune or self.alpha is None else images_needed(self.alpha, self.confidence)
+        indices: list[int] = parts.chosen.tolist() if len(parts.held_out) >= needed else []
         return indices
 
     def why_not(self, n: int) -> str:
@@ -106,7 +110,8 @@ class Plan:
         if n < FEWEST_IMAGES:
             return f"defaults; {n} images are too few to tune on ({FEWEST_IMAGES})"
         if self.alpha is not None and not self.chosen(n):
-            return f"defaults; tuning would leave too few of {n} images to promise {100 * self.alpha:.3g} %"
+            wish = described(self.alpha, self.confidence)
+            return f"defaults; tuning would leave too few of {n} images to promise {wish}"
         return "defaults; no outliers to tune on (the images differ in size, or none were given)"
 
     def fit(self, outputs: Outputs, head: Head, train: Outputs | None, outliers: Outliers | None) -> Fitted:
@@ -125,7 +130,9 @@ class Plan:
         if reference is None:
             reference = outputs if self.alpha is None else outputs[parts.fitted]
         method = replace(self.method, **(tuning.chosen if tuning else {})).fit(reference, head)
-        calibration = None if self.alpha is None else _calibrated(method, outputs[parts.held_out], self.alpha)
+        calibration = None
+        if self.alpha is not None:
+            calibration = _calibrated(method, outputs[parts.held_out], self.alpha, self.confidence)
         count = 0 if method.fits_on == "nothing" else len(reference)
         return Fitted(method, tuning, str(tuning) if tuning else self.why_not(n), count, calibration)
 
@@ -169,8 +176,8 @@ def _shared_rows(outputs: Outputs, train: Outputs) -> int:
     return shared if shared > max(1, len(outputs) // 50) else 0  # a few may agree by chance
 
 
-def _calibrated(method: Detector, held_out: Outputs, alpha: float) -> Calibration:
-    calibration = Calibration(method.score(held_out), alpha)
+def _calibrated(method: Detector, held_out: Outputs, alpha: float, confidence: float | None) -> Calibration:
+    calibration = Calibration(method.score(held_out), alpha, confidence)
     if not math.isfinite(calibration.threshold) or calibration.scores.isnan().any():
         broken = int((~calibration.scores.isfinite()).sum())
         raise InputError(
@@ -178,3 +185,14 @@ def _calibrated(method: Detector, held_out: Outputs, alpha: float) -> Calibratio
             "can be set; check the images and the preprocessing."
         )
     return calibration
+
+
+def method_of(method: str | Detector, parameters: Mapping[str, Any], preprocess: Preprocess | None) -> Detector:
+    """The method that a user asks for, by name with parameters or as an object, made for this preprocessing."""
+    if isinstance(method, str):
+        made = configured(method, parameters)
+    elif parameters:
+        raise InputError(f"Parameters {list(parameters)} came with a configured {method.name}; set them on it.")
+    else:
+        made = replace(method)  # a copy, because two detectors may be given the same object
+    return made if preprocess is None else made.for_input(preprocess.std)
