@@ -267,7 +267,11 @@ def test_limit(tmp_path: Path) -> None:
     known, near = folder(tmp_path / "id", 20), folder(tmp_path / "near", 3)
     suite = own_suite(str(known), None, str(near), [f"n={near}"], [], ["noise:2"])
     images = open_suite(suite, limit=5)
-    assert [len(s) for s in (images.id, images.val, images.near["n"], images.shifted["noise:2"])] == [5, 5, 3, 5]
+    assert [len(s) for s in (images.id, images.val, images.near["n"], images.shifted["noise:2"])] == [5, 10, 3, 5]
+    assert images.found == {"val": 10, "train": 3}
+    learned = open_suite(suite, limit_fit=2)
+    assert [len(s) for s in (learned.id, learned.val, learned.train or ())] == [10, 2, 2]
+    assert "limit_fit=0; give at least 1" in refusal(open_suite, suite, limit_fit=0)
     assert list(images.id.names) == sorted(images.id.names)
     assert images.shifted["noise:2"].names == images.id.names
     assert open_suite(suite, limit=5).id.names == images.id.names

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from adascale.bench import check_suite
+from adascale.bench.columns import IN_REGISTRY, named
 from adascale.core.errors import InputError
 from adascale.images.places import ADVICE, expanded
 from adascale.maths import promise
@@ -39,6 +40,28 @@ def known_methods(value: Any) -> Any:
 
 def known_suite(value: Any) -> Any:
     return value if value is None else check_suite(value)
+
+
+SORTS = "near-auroc, far-fpr95, near-fpr95-id, far-aupr-in, near-aupr-out, full-near-auroc ..."
+
+
+def known_sort(value: Any) -> Any:
+    if value not in ("", IN_REGISTRY):
+        named(value)
+    return value
+
+
+def column_names(texts: list[str] | None) -> list[str]:
+    """The columns asked for, each once, repeated or with commas. An unknown one is refused."""
+    parts = dict.fromkeys(part.strip() for text in texts or [] for part in text.split(",") if part.strip())
+    for name in parts:
+        named(name)
+    return list(parts)
+
+
+def known_columns(value: Any) -> Any:
+    column_names(value)
+    return value
 
 
 def known_studies(value: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from adascale.bench import SUITES
 from adascale.cli import checks, groups
+from adascale.cli.checks import SORTS
 from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights, argument, option
 from adascale.core.errors import InputError
 
@@ -93,8 +94,16 @@ class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Com
     preset: str | None = option(
         None, "Also run the paper's setting, e.g. imagenet/resnet-50.", check=checks.known_preset
     )
-    tune: Literal["none", "self", "ood"] = option(
-        "none", "Also run tuned methods: on outliers made from the ID images, or on the suite's OOD-val."
+    tune: Literal["default", "none", "self", "ood"] = option(
+        "default",
+        "default: as fit does; none: nothing is tuned; self, ood: also every method tuned, on outliers made from the "
+        "ID images or on the suite's OOD-val.",
+    )
+    untuned: bool = option(False, "Also run the methods that fit tunes without tuning.", "--untuned")
+    sort: str = option("", f"Sort by {SORTS}; or method [default: near-auroc].", check=checks.known_sort)
+    top: int | None = option(None, "Show only the first lines; results.csv and .json have all.", min=1)
+    columns: Texts = option(
+        None, "Columns of the terminal, tables.md and tables.tex, named as for --sort.", check=checks.known_columns
     )
 
 
@@ -114,7 +123,7 @@ class TuneCommand(groups.NetworksOptions, groups.ImageOptions, PassOptions, Comm
     out: Path | None = option(None, "CSV file for every point and its AUROC.", "--out", "-o", check=checks.writable)
 
 
-class CompareCommand(Command, module="bench"):
+class CompareCommand(Command, module="compare"):
     """Two benchmarks side by side: what moved, what was set differently."""
 
     first: Path = argument(..., "The results folder of a benchmark.", check=checks.results)
@@ -225,7 +234,8 @@ class InspectCommand(Command, module="describe"):
 
 
 class DemoCommand(Command, module="demo"):
-    """The main job, offline, in about a minute: train a small network, fit every method, compare, decide."""
+    """See it work, offline, in about a minute: train a small network, fit a detector, judge images, compare methods."""
 
     out: Path = option(Path("adascale-demo"), "Folder for everything.", "--out", "-o", check=checks.folder)
-    method: Texts = groups.methods("all")
+    method: Texts = groups.methods("about ten")
+    every_method: bool = option(False, "Compare every method.", "--all")

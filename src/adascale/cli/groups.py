@@ -149,7 +149,10 @@ class ImageOptions(Options):
     id_images: str | None = option(None, "ID test images, as for score; instead of a suite.", "--id")
     train: str | None = option(None, "Training images for methods that learn from them.")
     data: Path | None = option(None, "Where a suite's files are [default: OPENOOD_DATA, ./data].")
-    limit: int | None = option(None, "At most so many images of each set, drawn by --seed.", min=1)
+    limit: int | None = option(None, "At most so many images of each tested set, drawn by --seed.", min=1)
+    limit_fit: int | None = option(
+        None, "At most so many validation and training images [default: all; --limit leaves them alone].", min=1
+    )
     seed: int = option(0, "Seed of every random draw.", min=0)
     cache: Path | None = option(
         None, "Folder of the activations [default: ADASCALE_CACHE, ~/.cache].", check=checks.no_file

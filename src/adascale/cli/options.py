@@ -45,20 +45,30 @@ def _presets(names: Iterable[str], preset: str) -> dict[str, dict[str, float]]:
     raise InputError(f"--preset {preset}: there are presets for {', '.join(sorted(PRESET_METHODS))} only.")
 
 
-def entries(texts: list[str], given: list[str], preset: str | None, tune: str) -> Iterator[Entry]:
-    """The lines of a benchmark's table: each method as it is (and with the preset), then tuned where asked."""
+def entries(
+    texts: list[str], given: list[str], preset: str | None, tune: str, untuned: bool = False
+) -> Iterator[Entry]:
+    """The lines of a benchmark's table: each method as ``fit`` deploys it, then with the preset and tuned where asked.
+
+    A method that ``fit`` tunes has a line without tuning if that, or tuned lines of every method, were asked for.
+    """
     methods = {detectors.get(text).name: text for text in method_names(texts)}
     chosen = settings(methods, given, None)
     presets = _presets(methods, preset) if preset is not None else {}
     for name, text in methods.items():
-        method = configured(text, chosen[name])
-        yield Entry(name, method)
+        method, kept = configured(text, chosen[name]), frozenset(chosen[name])
+        deployed = Entry.as_deployed(method, kept) if tune != "none" else None
+        first = name if deployed is None else deployed.label
+        if deployed is None or untuned or tune in ("self", "ood"):
+            yield Entry(name, method, twin=first)
         if name in presets:
             yield Entry(f"{name} (preset)", replace(method, **presets[name]))
+        if deployed is not None:
+            yield deployed
         judge: Judge = "self" if tune == "self" else "ood"
         label = f"{name} (tuned{' on OOD-val' if judge == 'ood' else ''})"
-        tuned = Entry(label, method, judge, frozenset(chosen[name]))
-        if tune != "none" and tuned.space():
+        tuned = Entry(label, method, judge, kept, twin=first)
+        if tune in ("self", "ood") and tuned.space() and label != first:
             yield tuned
 
 

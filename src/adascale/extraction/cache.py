@@ -27,6 +27,15 @@ from adascale.storage.tensors import TensorFile, TensorFileError, load_tensors, 
 KIND = "adascale-shard"
 
 
+class UnreadableError(InputError):
+    """None of the images of a set can be read. failures: every image, with the reason."""
+
+    def __init__(self, failures: Mapping[str, str], where: str = "") -> None:
+        name, reason = next(iter(failures.items()))
+        super().__init__(f"{where}None of the {len(failures)} images can be read ({name}: {reason}).")
+        self.failures = failures
+
+
 def cache_key(*parts: object) -> str:
     """One hash of everything that shapes the outputs: network, data, preprocessing."""
     return hashlib.sha256("\0".join(map(str, parts)).encode("utf8", "surrogateescape")).hexdigest()
@@ -242,8 +251,7 @@ class Extractor:
         failures = {name: reason for shard in shards for name, reason in shard.failures.items()}
         used = next((shard for shard in shards if shard.rows), None)
         if used is None or used.head is None:
-            name, reason = next(iter(images.by_name(failures).items()))
-            raise InputError(f"None of the {len(images)} images can be read ({name}: {reason}).")
+            raise UnreadableError(images.by_name(failures))
         if self.classifier.head_name is None:
             self.classifier.adopt(used.head)
         usable = [i for i, key in enumerate(images.keys) if key not in failures]

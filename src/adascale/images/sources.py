@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -72,7 +73,14 @@ class ImageSet:
         )
 
     def fingerprint(self) -> str:
-        """A digest of keys, labels and the change, of the paths, sizes and times of files, and of other images."""
+        """A digest of keys, labels and the change, of the paths, sizes and times of files, and of other images.
+
+        It is computed once: a set whose files have changed since has to be found again.
+        """
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256("\n".join(self.keys).encode("utf8", "surrogateescape"))
         digest.update(repr((self.labels, self.change)).encode())
         if self.array is not None:
