@@ -80,7 +80,7 @@ def test_parameters_reach_the_method(net: nn.Module) -> None:
     assert detector.method == detectors.AdaSCALE_A(p_max=90, pixels="random", seed=7)
     assert OODDetector(net, p_max=90).method == detectors.get("combined")(p_max=90)
     assert OODDetector(net, detectors.LTS(70)).method == detectors.LTS(70)
-    with pytest.raises(InputError, match="no parameter 'p_mx'; it has: epsilon, fraction"):
+    with pytest.raises(InputError, match=r"no parameter 'p_mx'; did you mean 'p_max'\? It has: epsilon, fraction"):
         OODDetector(net, "adascale_a", p_mx=90)
     with pytest.raises(InputError, match="set them on it"):
         OODDetector(net, detectors.LTS(), percentile=70)
@@ -96,7 +96,7 @@ def test_what_is_fitted_on_does_not_set_the_threshold(net: nn.Module) -> None:
 
 
 def test_few_images_say_plainly_what_holds(net: nn.Module) -> None:
-    with pytest.warns(AdascaleWarning, match=r"At most 16\.7 % .* at least 19 of them\. Give fit at least 29 images"):
+    with pytest.warns(AdascaleWarning, match=r"At most 16\.7 % .* 19 calibration images\. Give fit at least 29 images"):
         detector = OODDetector(net).fit(images(10))
     assert detector.threshold < float("inf")
     assert torch.equal(detector(images(9, seed=2)).is_ood, detector(images(9, seed=2)).p_value <= 1 / 6)
