@@ -177,7 +177,7 @@ def test_fit_tunes_by_itself_and_says_so(tmp_path: Path) -> None:
         "p_max": detector.method.parameters["p_max"],
     }
     assert len(detector.tuning.trials) == 45
-    assert detector.setting.startswith("p_min=")
+    assert detector.setting.startswith("the evidence of adascale_l, fdbd, gen, vim is added; p_min=")
     assert "36 ID images against outliers made from them (shuffled, mixed, blurred)" in detector.setting
     assert len(detector.calibration.scores) == 120 - 36 - 24  # type: ignore[union-attr]
     detector.save(tmp_path / "d.safetensors")
@@ -188,9 +188,28 @@ def test_fit_tunes_by_itself_and_says_so(tmp_path: Path) -> None:
     again = OODDetector(net).fit(DataLoader(TensorDataset(pictures), batch_size=32))
     assert again.tuning == detector.tuning
     untuned = detector.fit(pictures, tune=False)
-    assert untuned.method.parameters == detectors.AdaSCALE_A().parameters
-    assert untuned.setting == "defaults"
-    assert OODDetector(net).fit(pictures[:40]).setting.startswith("defaults; 40 images are too few")
+    assert untuned.method.parameters == detectors.get("combined")().parameters
+    assert untuned.setting == "the evidence of adascale_l, fdbd, gen, vim is added; defaults"
+    paper = OODDetector(net, "adascale_a").fit(pictures, tune=False)
+    assert (paper.method.parameters, paper.setting) == (detectors.AdaSCALE_A().parameters, "defaults")
+
+
+@pytest.mark.parametrize(("features", "p_max"), [(16, 60.2), (64, 60.8), (512, 66.2), (2048, 85), (4096, 85)])
+def test_percentiles_that_cannot_be_tuned_suit_the_number_of_features(features: int, p_max: float) -> None:
+    """60 and 85 are made for about 2,000 features; with fewer, the noise of Q' has too much weight in the range."""
+    assert detectors.AdaSCALE_A().suited(features) == {"p_min": 60, "p_max": p_max}
+    assert detectors.get("combined")().suited(features) == {"p_min": 60, "p_max": p_max}
+
+
+@pytest.mark.parametrize("method", ["combined", "adascale_a", "adascale_l"])
+def test_with_too_few_images_to_tune_on_the_number_of_features_sets_the_percentiles(method: str) -> None:
+    detector = OODDetector(seeded(SmallNet), method).fit(images(40))
+    words = "p_min=60, p_max=61.6 for 128 features; 40 images are too few to tune on (64)"
+    assert detector.setting.endswith(words)
+    assert detector.method.parameters["p_max"] == 61.6
+    given = OODDetector(seeded(SmallNet), method, p_max=85).fit(images(40))
+    assert given.setting.endswith("as given")
+    assert given.method.parameters["p_max"] == 85
 
 
 @pytest.mark.parametrize("method", ["scale", "react", "gen", "odin"])

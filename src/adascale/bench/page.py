@@ -8,6 +8,7 @@ from typing import Any
 
 from adascale.bench import plots
 from adascale.bench.columns import BOTH, KINDS, Kind, Look, Spectrum
+from adascale.bench.evidence import evidence_table
 from adascale.bench.results import ModelRun, Row, Run
 from adascale.bench.tables import absences, leads, per_set, summaries, summary
 from adascale.report import html
@@ -52,4 +53,5 @@ def _network(run: ModelRun) -> dict[str, Any]:
         "histograms": {method: plots.histograms(run, [method]) for method in methods},
         "curves": plots.roc_curves(run, methods),
         "inside": plots.inside(run),
+        "evidence": evidence_table(run),
     }

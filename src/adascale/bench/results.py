@@ -93,7 +93,8 @@ class ModelRun:
     the one with profiles, else the first; "id" are the ID images that look most OOD, "ood" the OOD images that look
     most ID. profiles belong to ``profiled``, an AdaSCALE variant; they are empty if none was run. twins: lines that are
     not there because tuning chose the parameters of another, and that other. unreadable: the sets that were left out
-    because none of their images can be read, with the reason for each image.
+    because none of their images can be read, with the reason for each image. evidence: set name -> member ->
+    what it adds to the score of each image (N,), by the first method that combines others; empty if there is none.
     """
 
     model: str
@@ -108,6 +109,7 @@ class ModelRun:
     profiled: str = ""
     twins: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    evidence: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

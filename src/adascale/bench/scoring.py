@@ -31,10 +31,15 @@ class Scored:
         self.predictions = torch.empty(n, dtype=torch.int64)
         shown, correct, labelled, start = methods.get(profiled), 0, 0, 0
         profiler = Profiler(shown, n) if shown is not None and has_profile(shown) else None
+        combining = next((label for label, method in methods.items() if method.speakers), None)
+        members = methods[combining].speakers if combining is not None else ()
+        self.evidence = {name: torch.empty(n, dtype=torch.float64) for name in members}
         for outputs in extracted.chunks():
             rows = slice(start, start + len(outputs))
             for label, method in methods.items():
-                self.scores[label][rows] = method.score(outputs)
+                self.scores[label][rows], evidence = method.explained(outputs)
+                for name in self.evidence if label == combining else ():
+                    self.evidence[name][rows] = evidence[name]
             self.predictions[rows] = outputs.logits.argmax(1)
             if outputs.labels is not None:
                 correct += int((self.predictions[rows] == outputs.labels).sum())

@@ -22,7 +22,7 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command,
     output: Path = option(..., "Detector file; a folder for several methods.", "--out", "-o", check=checks.writable)
     weights: Weights = None
     classes: groups.Classes = None
-    method: Texts = groups.methods("adascale_a")
+    method: Texts = groups.methods("combined")
     setting: groups.Settings = None
     preset: str | None = option(None, "The paper's setting, e.g. imagenet/resnet-50.", check=checks.known_preset)
     train: str | None = option(None, "Training images, for methods that learn from them.", check=checks.images)
@@ -52,6 +52,7 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     )
     lines: bool = option(False, "Print the rows as JSON lines on stdout.", "--jsonl")
     decide: bool = option(False, "Only the decisions, at about the price of a forward pass.", "--decide")
+    evidence: bool = option(False, "Also what each member of a combined method adds to the score.", "--evidence")
     alpha: float | None = option(
         None, "Share of in-distribution images that may be flagged [default: as fitted].", check=checks.alpha
     )
@@ -69,6 +70,8 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     compiled: groups.Compiled = False
 
     def __post_init__(self) -> None:
+        if self.decide and self.evidence:
+            raise InputError("--decide gives no scores, so there is no --evidence for them; leave one of the two out.")
         if self.decide and self.fdr is not None:
             raise InputError("--fdr needs the p-values, which --decide does not compute; leave one of them out.")
         if self.no_confidence and self.confidence is not None:

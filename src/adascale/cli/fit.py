@@ -30,7 +30,10 @@ from adascale.storage.rows import Journal, Row
 
 def fit(given: FitCommand) -> None:
     """Fit every method from one extraction, and save those that could be fitted."""
-    methods = {detectors.get(text).name: text for text in method_names(given.method or ["adascale_a"])}
+    methods = {
+        detectors.get(text).name: text
+        for text in method_names(given.method or ["combined" if given.preset is None else "adascale_a"])
+    }
     settings = options.settings(methods, given.setting or [], given.preset)
     for name, text in methods.items():
         configured(text, settings[name])  # refuses a wrong value before anything is loaded
@@ -86,13 +89,17 @@ def score(given: ScoreCommand) -> None:
     contents = [file.sha256 for file in files]
     names = class_names(given.classes) if given.classes else ()
     promise = (given.alpha, given.confidence, given.no_confidence)
-    key = cache_key(*contents, found.fingerprint(), given.decide, *promise, *found.names, *names)
+    key = cache_key(*contents, found.fingerprint(), given.decide, given.evidence, *promise, *found.names, *names)
     journal = Journal(output, key) if output else None
     loaded = networks.detectors(files, given)
     if promise != (None, None, False):
         for name, detector in loaded.items():
             say(f"{name}: threshold {detector.threshold:.6g}. {detector.guarantee}")
-    columns = folders.columns(loaded, given.decide)
+    columns = folders.columns(loaded, given.decide, given.evidence)
+    if given.evidence and not any(detector.method.speakers for detector in loaded.values()):
+        raise InputError(
+            f"--evidence is for methods that combine others, such as combined; {', '.join(loaded)} do not."
+        )
     start = journal.done() if journal else 0
     tally = _Tally(columns)
     printed = Printed(columns, given.form, waits=given.fdr is not None)
@@ -103,7 +110,7 @@ def score(given: ScoreCommand) -> None:
         if given.decide:
             made = folders.decide_images(next(iter(loaded.values())), found, start, given.passes())
         else:
-            made = folders.score_images(loaded, found, start, given.passes())
+            made = folders.score_images(loaded, found, start, given.passes(), given.evidence)
         with printed:
             for batch in made:
                 (journal.append if journal else printed.append)(batch)

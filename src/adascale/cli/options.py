@@ -126,16 +126,19 @@ def _value(cls: type[Detector], name: str, text: str) -> Any:
     """The text in the parameter's declared type; an unknown name is refused by the detector itself."""
     declared = {field.name: str(field.type) for field in fields(cls)}.get(name, "str")
     try:
-        if declared == "bool":
-            return {"true": True, "false": False}[text.lower()]
-        if declared.startswith("tuple"):
-            return tuple(map(float, text.split(",")))
         if "None" in declared and text.lower() == "none":
             return None
+        if declared.startswith("bool"):
+            return {"true": True, "false": False}[text.lower()]
+        if declared.startswith("tuple[str"):
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        if declared.startswith("tuple"):
+            return tuple(map(float, text.split(",")))
         if declared.startswith(("int", "float")):
             number = float(text)
             return int(number) if number.is_integer() else number
     except (KeyError, ValueError, OverflowError) as error:
         default = next(field.default for field in fields(cls) if field.name == name)
-        raise InputError(f"--set {name}={text}: {name} is of type {declared}, such as {default}.") from error
+        example = default if default is not None else cls.search_space.get(name, (default,))[0]
+        raise InputError(f"--set {name}={text}: {name} is of type {declared}, such as {example}.") from error
     return text

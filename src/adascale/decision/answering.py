@@ -101,9 +101,10 @@ class Answering:
     def judge(self, outputs: Outputs) -> Verdict:
         """The verdict from extracted `Outputs`."""
         calibration = self._calibrated()
-        score = self.method.score(outputs)
+        score, evidence = self.method.explained(outputs)
         return Verdict(
             *(calibration.is_ood(score), score, calibration.p_value(score), outputs.logits, outputs.logits.argmax(1)),
+            evidence=evidence,
             class_names=self.class_names,
         )
 

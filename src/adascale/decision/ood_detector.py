@@ -42,7 +42,8 @@ class OODDetector(Answering):
     >>> verdict.is_ood, verdict.p_value, verdict.prediction # doctest: +SKIP
 
     model: any ``nn.Module`` that returns logits (or a `Classifier`, which several detectors may share). method: a name
-    (see ``adascale methods``) or a configured `Detector`. parameters: the method's own, by name, e.g. ``p_max=90,
+    (see ``adascale methods``) or a configured `Detector`; by default `combined`, which adds the evidence of AdaSCALE-L,
+    fDBD, GEN and ViM. parameters: the method's own, by name, e.g. ``p_max=90,
     pixels="random"``. head: the name of the last linear layer, if it cannot be found. alpha: the share of
     in-distribution images that may be flagged, on average over draws of the calibration images. confidence: 0.95 makes
     that a promise for this one detector, which holds with 95 % confidence (see `Calibration`). split_seed: seed of the
@@ -55,7 +56,7 @@ class OODDetector(Answering):
     def __init__(
         self,
         model: nn.Module | Classifier,
-        method: str | Detector = "adascale_a",
+        method: str | Detector = "combined",
         *,
         head: str | None = None,
         alpha: float = 0.05,
@@ -90,7 +91,7 @@ class OODDetector(Answering):
     def from_spec(
         cls,
         spec: str,
-        method: str | Detector = "adascale_a",
+        method: str | Detector = "combined",
         *,
         weights: str | Path | None = None,
         device: str = "auto",
@@ -154,8 +155,9 @@ class OODDetector(Answering):
         methods learn from one half of ``images``.
 
         ``tune``: whether to choose the method's parameters on outliers made from a part of the images (see
-        `adascale.images.outliers`). None does so for AdaSCALE if there are at least 64 images and its percentiles were
-        not given; True does so for the search space of any method. ``detector.setting`` says what was done.
+        `adascale.images.outliers`). None does so for AdaSCALE, alone or combined, if there are at least 64 images and
+        its percentiles were not given; True does so for the search space of any method. ``detector.setting`` says what
+        was done.
         """
         self._forget()
         self.input_shape = None

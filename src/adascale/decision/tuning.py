@@ -17,7 +17,6 @@ from adascale.maths.metrics import auroc
 
 FEWEST_IMAGES = 64
 MOST_CHOSEN = 200
-TOLERANCE = 0.0075  # of a mean AUROC on made-up outliers: smaller differences say little about real ones
 _CHOSEN_SHARE = 0.3
 _PERCENTILES = (60, 65, 70, 75, 80, 85, 90, 95, 99)
 # The grids of the AdaSCALE paper by name. `pairs` is ours: it includes equal percentiles, which give SCALE or LTS.
@@ -82,21 +81,23 @@ def search_grid(
     unknown: Mapping[str, Outputs],
     judged_by: str,
     *,
+    train: Outputs | None = None,
     weights: Mapping[str, float] | None = None,
     tolerance: float = 0.0,
 ) -> Tuning:
     """The point with the highest mean AUROC of ``known`` against each set of ``unknown``; the first one if several tie.
 
-    reference: what the method is fitted on; it should hold none of ``known``. weights: those of the sets in the mean,
-    equal by default. tolerance: points this close to the best count as equally good, and the one nearest to their
-    middle is chosen.
+    reference, train: what the method is fitted on; neither should hold any of ``known``. weights: those of the sets in
+    the mean, equal by default. tolerance: points this close to the best count as equally good, and the one nearest to
+    their middle is chosen.
     """
     if not points:
         raise InputError(f"The grid for {method.name} has no points; give at least one.")
     share = torch.tensor([(weights or {}).get(name, 1.0) for name in unknown], dtype=torch.float64)
     results: dict[int, float] = {}
     tried = [*points, {name: getattr(method, name) for name in points[0]}]
-    for i, scores in method.sweep(tried, reference, head, [known, *unknown.values()]):
+    more = () if train is None else (train,)
+    for i, scores in method.sweep(tried, reference, head, [known, *unknown.values()], *more):
         if scores is not None:
             # The largest finite number takes the place of +inf: AUROC depends on ranks alone.
             first, *others = (part.nan_to_num(posinf=torch.finfo(torch.float64).max) for part in scores)

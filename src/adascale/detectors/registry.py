@@ -32,6 +32,7 @@ ENTRY_POINTS = "adascale.detectors"
 PACKAGE = "adascale.detectors"
 # Our methods, in the order of every list: name -> module of this package and class.
 OURS = {
+    "combined": "combined:Combined",
     "adascale_a": "adascale:AdaSCALE_A",
     "adascale_l": "adascale:AdaSCALE_L",
     "scale": "scale:SCALE",
@@ -69,6 +70,7 @@ FITTED_ON = {
     "val": "a few ID images",
     "train": "training images",
     "train+labels": "training images, labels",
+    "val+train": "ID images, and training images if given",
 }
 
 _SHOWN = ("summary", "fits_on", "passes", "cost")
@@ -93,6 +95,13 @@ def get(name: str) -> type[Detector]:
     known = names()
     rest = f"Choose one of {', '.join(known)}, or give path/to/file.py:ClassName."
     raise InputError(f"There is no method {name!r}{meant(name, known)} {rest}")
+
+
+def check_loaded(text: str) -> None:
+    """Refuse a method in a file that this process has not loaded: a saved detector must not run what it names."""
+    file, _, class_name = text.rpartition(":")
+    if file and text not in names() and Path(file).resolve() not in _files:
+        raise InputError(f"It uses {class_name} of {file}, which is not loaded; call detectors.get({text!r}) first.")
 
 
 def register(cls: Method) -> Method:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from adascale.detectors.base import Detector, Space, in_chunks
 from adascale.detectors.classes import covariance, has_variance
 from adascale.detectors.parameters import number
 from adascale.maths.activations import energy, row_norms
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass
@@ -33,23 +37,56 @@ class Residual(Detector):
 
     dim: int | None = number(None, least=1)
 
+    def sized(self, n: int, head: Head) -> Detector:
+        """With a dimension that n samples can estimate, if none was given.
+
+        A principal direction should rest on 8 samples. The principal subspace of a trained network holds the means of
+        its classes, though, and they stand out so clearly that 4 samples a direction will do for as many directions.
+        Fewer than two samples a class do not show these means, and are refused.
+        """
+        classes, size = head.weight.shape
+        if n < 2 * classes:
+            raise InputError(f"{self.name} got {n} images to learn from; it needs 2 for each of the {classes} classes.")
+        if self.dim is not None or n >= 8 * min(512, size // 2):
+            return self
+        return replace(self, dim=max(1, min(512, size // 2, max(n // 8, min(classes, n // 4)))))
+
     def _fit(self, reference: Outputs, head: Head) -> None:
         size = reference.features.shape[1]
         dim = min(512, max(1, size // 2)) if self.dim is None else self.dim
         if dim >= size:
             raise InputError(f"dim={dim} leaves no residual of {size} features; it must be smaller.")
-        self.origin_ = -torch.linalg.pinv(head.weight.double()) @ head.offset
-        values, vectors = torch.linalg.eigh(covariance(reference, self.origin_))
+        self.origin_ = head.origin
+        values, vectors = _principal(reference, self.origin_)
         rank = min(len(reference), int(has_variance(values).sum()))
         if rank <= dim:
             raise InputError(
                 f"{self.name} with dim={dim} got {len(reference)} samples whose features span {rank} of {size} "
                 "dimensions, which leaves no residual; give more samples that differ, or a dim below that."
             )
-        self.basis_ = vectors[:, : size - dim].contiguous()
+        self.principal_ = vectors[:, -dim:].contiguous()
+
+    def restore(self, state: Mapping[str, Tensor], head: Head) -> Self:
+        given = dict(state)
+        if (rest := given.pop("basis_", None)) is not None:  # files of earlier versions hold the other directions
+            whole, _ = torch.linalg.qr(rest, mode="complete")
+            given["principal_"] = whole[:, rest.shape[1] :].contiguous()
+        return super().restore(given, head)
 
     def _score(self, outputs: Outputs) -> Tensor:
-        return row_norms((outputs.features.double() - self.origin_) @ self.basis_)
+        centred = outputs.features.double() - self.origin_
+        return row_norms(centred - (centred @ self.principal_) @ self.principal_.T)
+
+
+def _principal(reference: Outputs, origin: Tensor) -> tuple[Tensor, Tensor]:
+    """Ascending eigenvalues and the eigenvectors of ``mean of (a - o)(a - o)^T``; n < D samples
+    leave the others at 0, and are decomposed themselves, which is much cheaper.
+    """
+    if len(reference) >= reference.features.shape[1]:
+        values, vectors = torch.linalg.eigh(covariance(reference, origin))
+        return values, vectors
+    _, lengths, rows = torch.linalg.svd(reference.features.double() - origin, full_matrices=False)
+    return lengths.square().flip(0) / len(reference), rows.T.flip(1)
 
 
 @dataclass
