@@ -60,8 +60,13 @@ class Plan:
 
     @property
     def takes_train(self) -> bool:
-        """Whether the method learns from training images."""
-        return self.method.fits_on.startswith("train")
+        """Whether the method learns from training images, if there are any."""
+        return "train" in self.method.fits_on
+
+    @property
+    def takes_both(self) -> bool:
+        """Whether it learns from the ID images beside the training images."""
+        return self.method.fits_on == "val+train"
 
     @property
     def wanted(self) -> bool:
@@ -86,7 +91,9 @@ class Plan:
         """The share of the images that the method is fitted on, given training images or not."""
         if self.alpha is None:
             return 1.0
-        return 0.0 if train else {"nothing": 0.0, "val": 0.2}.get(self.method.fits_on, 0.5)
+        if train and not self.takes_both:
+            return 0.0
+        return {"nothing": 0.0, "val": 0.2, "val+train": 0.2}.get(self.method.fits_on, 0.5)
 
     def chosen(self, n: int) -> list[int]:
         """The images among n to choose parameters on; empty if nothing will be tuned."""
@@ -99,35 +106,47 @@ class Plan:
         indices: list[int] = parts.chosen.tolist() if enough else []
         return indices
 
-    def why_not(self, n: int) -> str:
-        """Where the parameters come from if they were not tuned."""
+    def why_not(self, n: int, features: int | None = None) -> str:
+        """Where the parameters come from if they were not tuned. features: how many the network has."""
         if not self.wanted:
             return ("as given" if self.given else "defaults") + ("; nothing is left to tune" if self.tune else "")
+        point = self.untuned(features)
+        values = ", ".join(f"{name}={value:g}" for name, value in point.items())
+        origin = f"{values} for {features} features" if point else "defaults"
         if n < FEWEST_IMAGES:
-            return f"defaults; {n} images are too few to tune on ({FEWEST_IMAGES})"
+            return f"{origin}; {n} images are too few to tune on ({FEWEST_IMAGES})"
         if self.alpha is not None and not self.chosen(n):
-            return f"defaults; tuning would leave too few of {n} images to promise {100 * self.alpha:.3g} %"
-        return "defaults; no outliers to tune on (the images differ in size, or none were given)"
+            return f"{origin}; tuning would leave too few of {n} images to promise {100 * self.alpha:.3g} %"
+        return f"{origin}; no outliers to tune on (the images differ in size, or none were given)"
+
+    def untuned(self, features: int | None) -> Point:
+        """The parameters in place of the defaults if they should have been tuned and cannot be."""
+        return self.method.suited(features) if self.wanted and features is not None else {}
 
     def fit(self, outputs: Outputs, head: Head, train: Outputs | None, outliers: Outliers | None) -> Fitted:
         """Tune the method if that is wanted, fit it, and set the threshold if there is an ``alpha``.
 
-        The images to choose parameters on, to fit on and to set the threshold with are kept apart. Without a threshold
-        the method is fitted on all images in the end. train: the outputs of training images.
+        The images to choose parameters on, to fit on and to set the threshold with are kept apart. A method that takes
+        ID images beside training images needs them to rank its parts, and is fitted on the first two. Without a
+        threshold the method is fitted on all images in the end. train: the outputs of training images.
         """
-        n, reference = len(outputs), train if self.takes_train else None
-        if self.alpha is not None and reference is not None and (shared := _shared_rows(outputs, reference)):
+        n, learned = len(outputs), train if self.takes_train else None
+        if self.alpha is not None and learned is not None and (shared := _shared_rows(outputs, learned)):
             raise InputError(
                 f"{shared} of the {n} images that set the threshold are among the training images; "
                 "give other images, else no false-alarm rate can be promised."
             )
-        parts, tuning = self.choose(outputs, head, reference, outliers)
-        if reference is None:
-            reference = outputs if self.alpha is None else outputs[parts.fitted]
-        method = replace(self.method, **(tuning.chosen if tuning else {})).fit(reference, head)
+        parts, tuning = self.choose(outputs, head, learned, outliers)
+        ranked = torch.cat([parts.chosen, parts.fitted]) if self.takes_both else parts.fitted
+        own = outputs if self.alpha is None else outputs[ranked]
+        features = head.weight.shape[1]
+        method = replace(self.method, **(tuning.chosen if tuning else self.untuned(features)))
+        reference, *more = self._learned_from(method, own, learned)
+        method = method.fit(reference, head, *more)
         calibration = None if self.alpha is None else _calibrated(method, outputs[parts.held_out], self.alpha)
         count = 0 if method.fits_on == "nothing" else len(reference)
-        return Fitted(method, tuning, str(tuning) if tuning else self.why_not(n), count, calibration)
+        setting = "; ".join(filter(None, [method.note, str(tuning) if tuning else self.why_not(n, features)]))
+        return Fitted(method, tuning, setting, count, calibration)
 
     def choose(
         self, outputs: Outputs, head: Head, train: Outputs | None, outliers: Outliers | None
@@ -144,16 +163,26 @@ class Plan:
             raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")
         if not unknown:
             return parts, None
-        reference = outputs[parts.fitted] if train is None or self.train_overlaps else train
+        method = self.method.judged(self.grid[0])
+        reference, *more = self._learned_from(method, outputs[parts.fitted], None if self.train_overlaps else train)
         made = self.judge == "self"
         against = "outliers made from them" if made else "OOD validation images"
         tuning = search_grid(
-            *(self.method, self.grid, reference, head, outputs[parts.chosen], unknown),
+            *(method, self.grid, reference, head, outputs[parts.chosen], unknown),
             f"{len(chosen)} ID images against {against} ({', '.join(unknown)})",
+            train=more[0] if more else None,
             weights=WEIGHTS if made else None,
             tolerance=TOLERANCE if made else 0.0,
         )
         return parts, tuning
+
+    def _learned_from(self, method: Detector, own: Outputs, train: Outputs | None) -> list[Outputs]:
+        """What `fit` is given: the ID images, the training images, or both."""
+        if train is None or "train" not in method.fits_on:
+            return [own]
+        if method.fits_on == "val+train":
+            return [own] if self.train_overlaps else [own, train]  # own images must be ranked by methods that lack them
+        return [train]
 
 
 def _shared_rows(outputs: Outputs, train: Outputs) -> int:

@@ -82,12 +82,13 @@ def search_grid(
     unknown: Mapping[str, Outputs],
     judged_by: str,
     *,
+    train: Outputs | None = None,
     weights: Mapping[str, float] | None = None,
     tolerance: float = 0.0,
 ) -> Tuning:
     """The point with the highest mean AUROC of ``known`` against each set of ``unknown``; the first one if several tie.
 
-    reference: what the method is fitted on; it should hold none of ``known``. weights: those of the sets in the mean,
+    reference, train: what the method is fitted on; it should hold none of ``known``. weights: those of the sets in the mean,
     equal by default. tolerance: points this close to the best count as equally good, and the one nearest to their
     middle is chosen.
     """
@@ -96,7 +97,8 @@ def search_grid(
     share = torch.tensor([(weights or {}).get(name, 1.0) for name in unknown], dtype=torch.float64)
     results: dict[int, float] = {}
     tried = [*points, {name: getattr(method, name) for name in points[0]}]
-    for i, scores in method.sweep(tried, reference, head, [known, *unknown.values()]):
+    more = () if train is None else (train,)
+    for i, scores in method.sweep(tried, reference, head, [known, *unknown.values()], *more):
         if scores is not None:
             # The largest finite number takes the place of +inf: AUROC depends on ranks alone.
             first, *others = (part.nan_to_num(posinf=torch.finfo(torch.float64).max) for part in scores)

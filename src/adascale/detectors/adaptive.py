@@ -191,7 +191,12 @@ class Adaptive(Shaping):
         return torch.from_numpy(self.scale_of(ratio))[:, None] * direction + offset
 
     def sweep(
-        self, points: Sequence[Mapping[str, Any]], reference: Outputs | None, head: Head, sets: Sequence[Outputs]
+        self,
+        points: Sequence[Mapping[str, Any]],
+        reference: Outputs | None,
+        head: Head,
+        sets: Sequence[Outputs],
+        train: Outputs | None = None,
     ) -> Iterator[tuple[int, list[Tensor] | None]]:
         """One sort of each set serves every ``p_min, p_max, k1, k2, lam`` and statistic."""
         made = {i: method for i, point in enumerate(points) if (method := self._at(point)) is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -19,7 +19,7 @@ from adascale.detectors import parameters
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-FitsOn = Literal["nothing", "val", "train", "train+labels"]
+FitsOn = Literal["nothing", "val", "train", "train+labels", "val+train"]
 Cost = Literal["light", "product", "bank", "heavy"]
 Signed = Literal["any", "relu", "as is"]
 Space = Mapping[str, tuple[Any, ...]]
@@ -82,8 +82,16 @@ class Detector(ABC):
     def is_fitted(self) -> bool:
         return "head_" in vars(self)
 
-    def fit(self, reference: Outputs | None, head: Head) -> Self:
-        """Learn from ID outputs (ignored by methods that fit on nothing). Fitting again starts from scratch."""
+    @property
+    def note(self) -> str:
+        """What `fit` found out beyond the parameters, in one sentence; empty if there is nothing to say."""
+        return ""
+
+    def fit(self, reference: Outputs | None, head: Head, train: Outputs | None = None) -> Self:
+        """Learn from ID outputs (ignored by methods that fit on nothing). Fitting again starts from scratch.
+
+        train: those of training images, for methods that take both (``fits_on = "val+train"``) and no others.
+        """
         self._forget()
         self.__post_init__()
         if self.fits_on != "nothing":
@@ -95,10 +103,12 @@ class Detector(ABC):
         """OOD scores (N,), float64, higher = more OOD; +inf for rows with NaN or infinite activations, and for
         rows so large that the method's arithmetic overflows.
         """
-        if not self.is_fitted:
-            raise NotFittedError(f"{self.name} is not fitted (or a parameter changed since): call fit first.")
-        self._check_shapes(outputs, self.head_)
+        self._ready(outputs)
         return rowwise(outputs, self._guarded_score)
+
+    def explained(self, outputs: Outputs) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The scores, and by name what adds up to them, for methods that combine others; else nothing."""
+        return self.score(outputs), {}
 
     def bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
         """The least and the largest score (N,) that these samples can have whatever their views are; None if unknown.
@@ -112,17 +122,33 @@ class Detector(ABC):
         return scores, scores
 
     def sweep(
-        self, points: Sequence[Mapping[str, Any]], reference: Outputs | None, head: Head, sets: Sequence[Outputs]
+        self,
+        points: Sequence[Mapping[str, Any]],
+        reference: Outputs | None,
+        head: Head,
+        sets: Sequence[Outputs],
+        train: Outputs | None = None,
     ) -> Iterator[tuple[int, list[Tensor] | None]]:
         """For each point of a grid, by its index and in any order, the scores of these sets after fitting with its
-        parameters; None where that is not possible. Methods whose points share work do it once.
+        parameters; None where that is not possible. Methods whose points share work do it once. train: as in `fit`.
         """
+        more = () if train is None else (train,)
         for i, point in enumerate(points):
             try:
-                fitted = replace(self, **point).fit(reference, head)
+                fitted = replace(self, **point).fit(reference, head, *more)
                 yield i, [fitted.score(outputs) for outputs in sets]
             except InputError:
                 yield i, None
+
+    def judged(self, names: Collection[str]) -> Detector:
+        """The method whose scores judge a grid over these parameters: itself, or the part that they belong to."""
+        return self
+
+    def suited(self, features: int) -> Mapping[str, Any]:
+        """Parameters of the search space for a network with this many features, where they cannot be tuned; by
+        default none, which leaves them as they are.
+        """
+        return {}
 
     def diagnostics(self, outputs: Outputs) -> Mapping[str, Tensor]:
         """What reports show of a fitted method besides its scores: the tensors named in ``diagnosed``, with N rows."""
@@ -193,6 +219,11 @@ class Detector(ABC):
             if finite.any():
                 scores[finite] = self._score(chunk[finite])
         return torch.where(scores.isfinite(), scores, math.inf)  # activations so large that the arithmetic overflowed
+
+    def _ready(self, outputs: Outputs) -> None:
+        if not self.is_fitted:
+            raise NotFittedError(f"{self.name} is not fitted (or a parameter changed since): call fit first.")
+        self._check_shapes(outputs, self.head_)
 
     def _check_shapes(self, outputs: Outputs, head: Head) -> None:
         for view in self.views:

@@ -32,6 +32,7 @@ ENTRY_POINTS = "adascale.detectors"
 PACKAGE = "adascale.detectors"
 # Our methods, in the order of every list: name -> module of this package and class.
 OURS = {
+    "combined": "combined:Combined",
     "adascale_a": "adascale:AdaSCALE_A",
     "adascale_l": "adascale:AdaSCALE_L",
     "scale": "scale:SCALE",
@@ -69,6 +70,7 @@ FITTED_ON = {
     "val": "a few ID images",
     "train": "training images",
     "train+labels": "training images, labels",
+    "val+train": "ID images, and training images if given",
 }
 
 _SHOWN = ("summary", "fits_on", "passes", "cost")

@@ -1,0 +1,252 @@
+"""Combined: the evidence of several methods, added."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from adascale.core.errors import InputError
+from adascale.core.types import Head, Outputs, Pixels, View
+from adascale.detectors import registry
+from adascale.detectors.base import Detector, Space, finite_rows, in_chunks
+from adascale.detectors.configure import configured
+from adascale.detectors.parameters import number, percent
+from adascale.maths.evidence import Evidence, decorrelated
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_SHARED = ("p_min", "p_max", "pixels")  # our parameters that members of the same name take over
+
+
+class Voice(NamedTuple):
+    """A fitted member, what its scores are worth, and how much it counts."""
+
+    method: Detector
+    evidence: Evidence
+    weight: Tensor
+
+    def of(self, scores: Tensor) -> Tensor:
+        """What these scores of the member add."""
+        return self.weight * self.evidence(scores)
+
+
+@dataclass
+class Combined(Detector):
+    """Several methods as one: ``S = sum over the members m of w_m e_m(S_m)``.
+
+    ``e_m`` is minus the logarithm of the share of ID images whose score by member ``m`` is as high, with a continuous
+    tail beyond the sample (`adascale.maths.evidence`); the plain sum is Fisher's combination of p-values. The members
+    are dependent, so the sum has no known distribution: it is calibrated like any other score.
+
+    members: names of methods, or ``file.py:Class``. A member that cannot be fitted on what is given is left out, and
+    `note` says why. settings: their parameters, by the name of the member. weights: ``equal``; ``decorrelated``, from
+    the correlations of the evidence on ID images; or a number for each member. rule: ``fisher``, the sum; ``tippett``,
+    the largest alone. p_min, p_max, pixels: those of every member that has them, where ``settings`` does not say
+    otherwise.
+
+    Members that learn from training images are fitted on those, where there are any, and else on the ID images like
+    the others. A member fits the images that it has learned from too well, and their scores would make every fresh
+    image look unusual. So the ID images are cut into ``folds`` parts, and each part is scored by members that have
+    learned from the rest; these scores set the evidence.
+    """
+
+    name = "combined"
+    summary = "the evidence of several methods, added"
+    fits_on = "val+train"
+    cost = "product"
+    passes = "2 forward"
+    diagnosed = ("evidence",)
+    tuned_by_default = True
+    search_space: ClassVar[Space] = {
+        "p_min": (60, 65, 70, 75, 80, 85, 90, 95, 99),
+        "p_max": (60, 65, 70, 75, 80, 85, 90, 95, 99),
+    }
+
+    members: tuple[str, ...] = ("adascale_l", "fdbd", "gen", "vim")
+    settings: dict[str, Any] = field(default_factory=dict)
+    weights: Literal["equal", "decorrelated"] | tuple[float, ...] = "equal"
+    rule: Literal["fisher", "tippett"] = "fisher"
+    pixels: Pixels = "random"
+    p_min: float | None = percent(None)
+    p_max: float | None = percent(None)
+    folds: int = number(5, least=2)
+
+    def _check_parameters(self) -> None:
+        made = self.made()
+        if unknown := set(self.settings) - set(made):
+            raise InputError(f"settings has {sorted(unknown)[0]!r}, which is no member; they are {', '.join(made)}.")
+        if isinstance(self.weights, tuple) and (len(self.weights) != len(made) or min(self.weights) < 0):
+            raise InputError(f"weights={self.weights}; give a number of at least 0 for each of {', '.join(made)}.")
+
+    def made(self) -> dict[str, Detector]:
+        """The members with their parameters, not fitted, by name."""
+        made: dict[str, Detector] = {}
+        for text in self.members:
+            cls = registry.get(text)
+            own = {one.name for one in fields(cls)}
+            shared = {name: getattr(self, name) for name in _SHARED if name in own and getattr(self, name) is not None}
+            if cls.name in made:
+                raise InputError(f"{cls.name} is given twice as a member; give it once.")
+            made[cls.name] = configured(cls, {**shared, **self.settings.get(cls.name, {})})
+        if not made:
+            raise InputError("members is empty; give the names of the methods to combine.")
+        return made
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        members = [voice.method for voice in self.voices_.values()] if self.is_fitted else self.made().values()
+        return tuple(dict.fromkeys(view for member in members for view in member.views))
+
+    def for_input(self, std: tuple[float, ...]) -> Detector:
+        settings = dict(self.settings)
+        for name, member in self.made().items():
+            suited = member.for_input(std)
+            changed = {key: value for key, value in suited.parameters.items() if value != member.parameters[key]}
+            if changed:
+                settings[name] = {**settings.get(name, {}), **changed}
+        return self if settings == self.settings else replace(self, settings=settings)
+
+    @property
+    def note(self) -> str:
+        """The members that speak, and those that were left out, with the reason."""
+        if not self.is_fitted:
+            return ""
+        missing = "".join(f"; left out {name}: {reason.rstrip('.')}" for name, reason in self.left_out_.items())
+        return f"the evidence of {', '.join(self.voices_)} is added{missing}"
+
+    def fit(self, reference: Outputs | None, head: Head, train: Outputs | None = None) -> Self:
+        """Learn from ID outputs, and from those of training images if there are any."""
+        self._forget()
+        self.__post_init__()
+        known = self._usable(reference, head)
+        learned: dict[str, tuple[Detector, Tensor]] = {}
+        left_out: dict[str, str] = {}
+        for name, member in self.made().items():
+            try:
+                learned[name] = self._learned(member, known, head, train)
+            except InputError as error:
+                left_out[name] = str(error)
+        if not learned:
+            raise InputError(f"None of the members can be fitted: {next(iter(left_out.values()))}")
+        worth = self._worth({name: scores for name, (_, scores) in learned.items()})
+        self.voices_ = {name: Voice(member, *worth[name]) for name, (member, _) in learned.items()}
+        self.left_out_, self.head_ = left_out, head
+        return self
+
+    def _learned(
+        self, member: Detector, known: Outputs, head: Head, train: Outputs | None
+    ) -> tuple[Detector, Tensor]:
+        """The fitted member, and scores of the ID images by members that have not learned from them."""
+        fitted = _taught(member, head, train)
+        if fitted is not None:
+            return fitted, fitted.score(known)
+        scores = torch.empty(len(known), dtype=torch.float64)
+        for part in self._parts(len(known)):
+            scores[part] = replace(member).fit(known[~part], head).score(known[part])
+        return replace(member).fit(known, head), scores
+
+    def _parts(self, n: int) -> Iterator[Tensor]:
+        """Masks of the parts of n images, one in turn: images in the order of their classes are spread evenly."""
+        if n < 2:
+            raise InputError(f"{n} image is too few to learn from and to rank; give at least 2.")
+        folds = min(self.folds, n)
+        turn = torch.arange(n) % folds
+        return (turn == part for part in range(folds))
+
+    def _worth(self, scores: Mapping[str, Tensor]) -> dict[str, tuple[Evidence, Tensor]]:
+        """Evidence and weight of each member, from its scores of ID images."""
+        evidence = {name: Evidence.of(values) for name, values in scores.items()}
+        weights = torch.ones(len(scores), dtype=torch.float64)
+        if isinstance(self.weights, tuple):
+            given = dict(zip(self.made(), self.weights, strict=True))
+            weights = torch.tensor([given[name] for name in scores], dtype=torch.float64)
+        elif self.weights == "decorrelated":
+            table = torch.stack([evidence[name](values) for name, values in scores.items()], 1)
+            weights = decorrelated(table[table.isfinite().all(1)])
+        return {name: (found, weight) for (name, found), weight in zip(evidence.items(), weights, strict=True)}
+
+    def _score(self, outputs: Outputs) -> Tensor:
+        return self._fused(self._table(outputs))
+
+    def _table(self, outputs: Outputs) -> Tensor:
+        """What each member adds (N, K), for checked, finite samples."""
+        return torch.stack([voice.of(voice.method._score(outputs)) for voice in self.voices_.values()], 1)
+
+    def _fused(self, table: Tensor) -> Tensor:
+        return table.sum(1) if self.rule == "fisher" else table.amax(1)
+
+    def explained(self, outputs: Outputs) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The scores, and what each member adds to them; +inf for rows that are not finite."""
+        self._ready(outputs)
+        table = torch.full((len(outputs), len(self.voices_)), torch.inf, dtype=torch.float64)
+        start = 0
+        for chunk in in_chunks(outputs):
+            rows = finite_rows(chunk, self.views)
+            if rows.any():
+                table[start : start + len(chunk)][rows] = self._table(chunk if rows.all() else chunk[rows])
+            start += len(chunk)
+        scores = self._fused(table)
+        return torch.where(scores.isfinite(), scores, torch.inf), dict(zip(self.voices_, table.unbind(1), strict=True))
+
+    def diagnostics(self, outputs: Outputs) -> Mapping[str, Tensor]:
+        """``evidence`` (N, K): what each member adds to the score, in the order of the members that speak."""
+        return {"evidence": torch.stack(list(self.explained(outputs)[1].values()), 1)}
+
+    def bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
+        """The sums of the members' bounds: evidence grows with the score, and no weight is negative."""
+        ends = [(voice, voice.method.bounds(outputs)) for voice in self.voices_.values()]
+        if any(found is None for _, found in ends):
+            return None
+        low, high = (
+            torch.stack([voice.of(found[end]) for voice, found in ends if found is not None], 1) for end in (0, 1)
+        )
+        return self._fused(low), self._fused(high)
+
+    def judged(self, names: Collection[str]) -> Detector:
+        """The first member that takes the percentiles from us, for a grid over them alone; else the whole.
+
+        The other members do not depend on them, and tell most made-up outliers by themselves: beside them, differences
+        between percentiles would hardly count.
+        """
+        if set(names) <= {"p_min", "p_max"}:
+            for name, member in self.made().items():
+                if set(names) <= set(member.parameters) - set(self.settings.get(name, {})):
+                    return member
+        return self
+
+    def state(self) -> dict[str, Tensor]:
+        """The tensors of every member, as ``member.name``, and of its evidence."""
+        state = {}
+        for name, (method, evidence, weight) in self.voices_.items():
+            learned = {**method.state(), **vars(evidence), "weight": weight}
+            state |= {f"{name}.{key}": value for key, value in learned.items()}
+        return state
+
+    def restore(self, state: Mapping[str, Tensor], head: Head) -> Self:
+        self._forget()
+        voices, left_out = {}, {}
+        for name, member in self.made().items():
+            parts = {key.removeprefix(f"{name}."): value for key, value in state.items() if key.startswith(f"{name}.")}
+            if not parts:
+                left_out[name] = "it could not be fitted when the detector was made"
+                continue
+            weight, evidence = parts.pop("weight"), Evidence(*(parts.pop(key) for key in ("knots", "levels", "slopes")))
+            voices[name] = Voice(member.restore(parts, head), evidence, weight)
+        self.voices_, self.left_out_, self.head_ = voices, left_out, head
+        return self
+
+
+def _taught(member: Detector, head: Head, train: Outputs | None) -> Detector | None:
+    """The member, fitted without the ID images that are to be ranked; None if it has to learn from them."""
+    if member.fits_on == "nothing":
+        return replace(member).fit(None, head)
+    if train is not None and member.fits_on.startswith("train"):
+        with suppress(InputError):  # too few training images, or none with labels: the ID images may do
+            return replace(member).fit(train, head)
+    return None
