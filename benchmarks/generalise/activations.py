@@ -79,8 +79,9 @@ def _extract(
     """Add the sets if there are none yet, and these kinds of outliers."""
     classifier, preprocess = opened(name, trained)
     val: Tensor | None = None
+    fresh = not record["kinds"]
     for part, (kind, images) in sets_of(name).items():
-        if record["kinds"] and kind != "val":
+        if not fresh and kind != "val":
             continue
         loaded = list(load_batches(images, preprocess, _BATCH))
         if failures := [reason for batch in loaded for reason in batch.failures.values()]:
@@ -88,7 +89,7 @@ def _extract(
         inputs = torch.cat([batch.images for batch in loaded])
         if kind == "val":
             val = inputs
-        if part not in record["kinds"]:
+        if fresh:
             labels = (
                 torch.cat([batch.labels for batch in loaded if batch.labels is not None]) if images.labels else None
             )
