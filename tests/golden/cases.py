@@ -127,10 +127,11 @@ def settings(case: Case) -> list[tuple[str, dict[str, Any]]]:
     ablations: list[dict[str, Any]] = [{"statistic": name, "k1": 10, "k2": 20} for name in ("q", "c_o", "top", "q_top")]
     adaptive = [{}, {"p_min": 80, "p_max": 85}, other, *ablations]
     plain: dict[str, list[dict[str, Any]]] = {
+        "combined": [{}, {"weights": "decorrelated"}, {"rule": "tippett", "folds": 3}],
         "adascale_a": adaptive,
         "adascale_l": adaptive,
         "activation_shift": [{}, {"k1": 10}],
-        "scale": [{}, {"percentile": 65}, {"relu": True}],
+        "scale": [{}, {"percentile": 65}, {"relu": True}, {"relu": False}],
         "lts": [{}, {"percentile": 65}],
         "msp": [{}],
         "mls": [{}],
@@ -139,9 +140,9 @@ def settings(case: Case) -> list[tuple[str, dict[str, Any]]]:
         "gen": [{}, {"gamma": 0.5, "top": 3}],
         "gradnorm": [{}],
         "react": [{}, {"percentile": 99}],
-        "ash_p": [{}, {"percentile": 65}],
-        "ash_b": [{}, {"percentile": 65}],
-        "ash_s": [{}, {"percentile": 65}, {"relu": True}],
+        "ash_p": [{}, {"percentile": 65}, {"relu": False}],
+        "ash_b": [{}, {"percentile": 65}, {"relu": False}],
+        "ash_s": [{}, {"percentile": 65}, {"relu": True}, {"relu": False}],
         "bfact": [{}, {"percentile": 85, "order": 3}],
         "vra": [{}, {"low": 50, "high": 90}],
         "optfs": [{}, {"form": "logits"}, {"bins": 20}],

@@ -41,6 +41,7 @@ def settings() -> list[tuple[str, dict[str, Any]]]:
         *(("adascale_a", look) for look in looks),
         *(("adascale_l", look) for look in looks),
         *(("activation_shift", look) for look in looks),
+        ("combined", {"pixels": "trivial"}),
         ("odin", {}),
         ("odin", {"temperature": 1, "eta": 0.05, "std": [0.25, 0.2, 0.3]}),
     ]

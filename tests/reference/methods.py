@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from tests.reference import adascale, distances, logits, shaping
+from tests.reference import adascale, combined, distances, logits, shaping
 from tests.reference.common import Method
 
 METHODS: dict[str, Method] = {
+    "combined": combined.combined,
     "adascale_a": adascale.adascale_a,
     "adascale_l": adascale.adascale_l,
     "scale": shaping.scale,
@@ -38,4 +39,4 @@ METHODS: dict[str, Method] = {
     "relation": distances.relation,
     "activation_shift": adascale.activation_shift,
 }
-FITTED_ON_VAL = ("adascale_a", "adascale_l", "react", "klm")  # the others: on train, or on nothing
+FITTED_ON_VAL = ("combined", "adascale_a", "adascale_l", "react", "klm")  # the others: on train, or on nothing

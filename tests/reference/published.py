@@ -80,6 +80,8 @@ def parameters_of(entry: str, given: dict[str, Any], D: int) -> dict[str, Any]:
     if name == "nci":
         return {"norm_weight": given["alpha"]}
     found = {PARAMETERS.get(key, key): value for key, value in given.items() if key not in ("o", "eps")}
+    if name in ("scale", "ash_p", "ash_b", "ash_s"):
+        found["relu"] = False  # the references take signed features as they are
     if "k1" in found and D * found["k1"] < 100:
         found["lam"] = 0  # the reference takes no feature where k1 % is below one, so its Q is 0; ours takes one
     return found

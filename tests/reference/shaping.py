@@ -9,11 +9,11 @@ import numpy as np
 from tests.reference.common import Array, E, Head, Sample, Samples, Score, kept, largest, ratio, relu
 
 
-def scale(head: Head, known: Samples, percentile: float = 85, relu: bool = False) -> Score:
+def scale(head: Head, known: Samples, percentile: float = 85, relu: bool | None = None) -> Score:
     """``-E(W (a e^r) + b)``; with ``relu`` the ratio is that of ``ReLU(a)``."""
 
     def score(x: Sample) -> float:
-        r = ratio(_rectified(x.a, relu), kept(len(x.a), percentile))
+        r = ratio(_rectified(x.a, relu, known), kept(len(x.a), percentile))
         return -E(head(x.a * math.exp(r)))
 
     return score
@@ -24,11 +24,11 @@ def lts(head: Head, known: Samples, percentile: float = 95) -> Score:
     return lambda x: -E(x.z * ratio(relu(x.a), kept(len(x.a), percentile)) ** 2)
 
 
-def ash_p(head: Head, known: Samples, percentile: float = 90, relu: bool = False) -> Score:
+def ash_p(head: Head, known: Samples, percentile: float = 90, relu: bool | None = None) -> Score:
     """The k largest stay, the rest becomes 0."""
 
     def score(x: Sample) -> float:
-        a = _rectified(x.a, relu)
+        a = _rectified(x.a, relu, known)
         shaped = np.zeros_like(a)
         for j in largest(a, kept(len(a), percentile)):
             shaped[j] = a[j]
@@ -37,11 +37,11 @@ def ash_p(head: Head, known: Samples, percentile: float = 90, relu: bool = False
     return score
 
 
-def ash_b(head: Head, known: Samples, percentile: float = 90, relu: bool = False) -> Score:
+def ash_b(head: Head, known: Samples, percentile: float = 90, relu: bool | None = None) -> Score:
     """The k largest all become ``s1 / k``."""
 
     def score(x: Sample) -> float:
-        a = _rectified(x.a, relu)
+        a = _rectified(x.a, relu, known)
         k = kept(len(a), percentile)
         shaped, share = np.zeros_like(a), a.sum() / k
         for j in largest(a, k):
@@ -51,11 +51,11 @@ def ash_b(head: Head, known: Samples, percentile: float = 90, relu: bool = False
     return score
 
 
-def ash_s(head: Head, known: Samples, percentile: float = 90, relu: bool = False) -> Score:
+def ash_s(head: Head, known: Samples, percentile: float = 90, relu: bool | None = None) -> Score:
     """The k largest are multiplied by ``exp(s1 / s2)``."""
 
     def score(x: Sample) -> float:
-        a = _rectified(x.a, relu)
+        a = _rectified(x.a, relu, known)
         k = kept(len(a), percentile)
         shaped, factor = np.zeros_like(a), math.exp(ratio(a, k))
         for j in largest(a, k):
@@ -136,5 +136,6 @@ def line(head: Head, known: Samples, p_w: float = 10, p_a: float = 10, clip: flo
     return score
 
 
-def _rectified(a: Array, wanted: bool) -> Array:
-    return relu(a) if wanted else a
+def _rectified(a: Array, wanted: bool | None, known: Samples) -> Array:
+    """``ReLU(a)`` if that is wanted; None: if one of the known activations is negative."""
+    return relu(a) if wanted or (wanted is None and known.a.min() < 0) else a

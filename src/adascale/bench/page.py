@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from adascale.bench import plots
+from adascale.bench.evidence import evidence_table
 from adascale.bench.results import BOTH, KINDS, Kind, ModelRun, Row, Run, Spectrum
 from adascale.bench.tables import per_set, summaries, summary
 from adascale.report import html
@@ -48,4 +49,5 @@ def _network(run: ModelRun) -> dict[str, Any]:
         "histograms": {method: plots.histograms(run, [method]) for method in methods},
         "curves": plots.roc_curves(run, methods),
         "inside": plots.inside(run),
+        "evidence": evidence_table(run),
     }

@@ -108,7 +108,8 @@ class ModelRun:
 
     left_out: the methods that could not be fitted, and why. profiles and examples belong to the method ``shown`` (an
     AdaSCALE variant if one was run, otherwise the first method); profiles are empty if it is not AdaSCALE. examples:
-    "id" are the ID images that look most OOD, "ood" the OOD images that look most ID.
+    "id" are the ID images that look most OOD, "ood" the OOD images that look most ID. evidence: set name -> member ->
+    what it adds to the score of each image (N,), by the first method that combines others; empty if there is none.
     """
 
     model: str
@@ -119,6 +120,7 @@ class ModelRun:
     shown: str
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     examples: Mapping[Literal["id", "ood"], Sequence[Example]] = field(default_factory=dict)
+    evidence: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)

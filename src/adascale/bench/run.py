@@ -98,6 +98,7 @@ class Job:
         profiles = {name: part.profile for name, part in scored.items() if part.profile is not None}
         if shown not in self.methods:
             shown, profiles = next(iter(self.methods)), {}
+        evidence = {name: part.evidence for name, part in scored.items() if part.evidence}
         unknown = {**self.images.near, **self.images.far}
         return ModelRun(
             model=self.network.name,
@@ -111,6 +112,7 @@ class Job:
                 "id": _examples({"id": self.images.id}, scored, shown, most=True),
                 "ood": _examples(unknown, scored, shown, most=False),
             },
+            evidence=evidence,
         )
 
     def extracted(self, name: str, images: ImageSet, views: Sequence[View], tamper: Tamper | None = None) -> Extracted:
@@ -189,10 +191,16 @@ class _Scored:
         self.predictions = torch.empty(n, dtype=torch.int64)
         profiled, correct, labelled, start = methods.get(shown), 0, 0, 0
         profiler = Profiler(profiled, n) if profiled is not None and has_profile(profiled) else None
+        spoken = next((label for label, method in methods.items() if method.speakers), None)
+        speakers = methods[spoken].speakers if spoken is not None else ()
+        self.evidence = {name: torch.empty(n, dtype=torch.float64) for name in speakers}
         for outputs in extracted.chunks():
             rows = slice(start, start + len(outputs))
             for label, method in methods.items():
-                self.scores[label][rows] = method.score(outputs)
+                self.scores[label][rows], evidence = method.explained(outputs)
+                if label == spoken:
+                    for name, values in evidence.items():
+                        self.evidence[name][rows] = values
             self.predictions[rows] = outputs.logits.argmax(1)
             if outputs.labels is not None:
                 correct += int((self.predictions[rows] == outputs.labels).sum())

@@ -11,6 +11,7 @@ from typing import Literal
 from adascale.bench import SUITES
 from adascale.cli import checks, groups
 from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights, argument, option
+from adascale.core.errors import InputError
 
 
 class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module="fit"):
@@ -19,7 +20,9 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command,
     images: groups.Images
     output: Path = option(..., "Detector file; a folder for several methods.", "--output", "-o")
     weights: Weights = None
-    method: Texts = option(None, "See adascale methods, or file.py:Class; repeatable.", check=checks.known_methods)
+    method: Texts = option(
+        None, "See adascale methods, or file.py:Class; repeatable [default: combined].", check=checks.known_methods
+    )
     setting: Texts = option(None, "A parameter: p_max=90, scale.percentile=80.", "--set")
     preset: str | None = option(None, "The paper's setting, e.g. imagenet/resnet-50.")
     train: str | None = option(None, "Training images, for methods that learn from them.", check=checks.images)
@@ -45,12 +48,17 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     )
     output: Path | None = option(None, "scores.csv, .jsonl or .parquet [default: stdout].", "--output", "-o")
     decide: bool = option(False, "Only the decisions, at about the price of a forward pass.", "--decide")
+    evidence: bool = option(False, "Also what each member of a combined method adds to the score.", "--evidence")
     model: str | None = option(None, "The network, if it moved since fit.")
     weights: Weights = None
     method: Texts = option(None, "file.py:Class of your own method, if a detector has one.", check=checks.known_methods)
     root: groups.Root = None
     device: groups.Device = "auto"
     compiled: groups.Compiled = False
+
+    def __post_init__(self) -> None:
+        if self.decide and self.evidence:
+            raise InputError("--decide gives no scores, so there is no --evidence for them; leave one of the two out.")
 
 
 class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="bench"):

@@ -25,7 +25,7 @@ from adascale.storage.rows import Journal, Row, write_csv, write_jsonl
 
 def fit(given: FitCommand) -> None:
     """Fit every method from one extraction, and save those that could be fitted."""
-    methods = {detectors.get(text).name: text for text in method_names(given.method or ["adascale_a"])}
+    methods = {detectors.get(text).name: text for text in method_names(given.method or ["combined"])}
     settings = options.settings(methods, given.setting or [], given.preset)
     if given.preset is not None:
         say(f"preset {given.preset}: {detectors.PROVENANCE}")
@@ -68,11 +68,17 @@ def score(given: ScoreCommand) -> None:
     found, output = find_images(given.images, given.root), given.output
     files = read_detectors(given.detector)
     contents = [file.sha256 for file in files]
-    journal = Journal(output, cache_key(*contents, found.fingerprint(), given.decide)) if output else None
+    journal = (
+        Journal(output, cache_key(*contents, found.fingerprint(), given.decide, given.evidence)) if output else None
+    )
     loaded = networks.detectors(files, given)
     if given.decide and len(loaded) > 1:
         raise InputError(f"--decide takes one detector; {len(loaded)} were given.")
-    columns = list(folders.DECISION_COLUMNS) if given.decide else folders.columns(loaded)
+    columns = list(folders.DECISION_COLUMNS) if given.decide else folders.columns(loaded, given.evidence)
+    if given.evidence and not any(detector.method.speakers for detector in loaded.values()):
+        raise InputError(
+            f"--evidence is for methods that combine others, such as combined; {', '.join(loaded)} do not."
+        )
     start = journal.done() if journal else 0
     tally = _Tally(columns)
     if journal and start:
@@ -82,7 +88,7 @@ def score(given: ScoreCommand) -> None:
         if given.decide:
             made = folders.decide_images(next(iter(loaded.values())), found, start, given.passes())
         else:
-            made = folders.score_images(loaded, found, start, given.passes())
+            made = folders.score_images(loaded, found, start, given.passes(), given.evidence)
         for batch in made:
             if journal:
                 journal.append(batch)

@@ -151,7 +151,8 @@ class Command(Options):
             parameters.append(inspect.Parameter(one.name, kind, default=default, annotation=hints[one.name]))
 
         def call(**given: Any) -> None:
-            getattr(importlib.import_module(f"adascale.cli.{module}"), name)(cls(**given))
+            command = cls(**given)  # options that do not go together are refused before PyTorch is imported
+            getattr(importlib.import_module(f"adascale.cli.{module}"), name)(command)
 
         call.__annotations__ = hints
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

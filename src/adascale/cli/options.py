@@ -109,12 +109,14 @@ def _value(cls: type[Detector], name: str, text: str) -> Any:
     """The text in the parameter's declared type; an unknown name is refused by the detector itself."""
     declared = {field.name: str(field.type) for field in fields(cls)}.get(name, "str")
     try:
-        if declared == "bool":
-            return {"true": True, "false": False}[text.lower()]
-        if declared.startswith("tuple"):
-            return tuple(map(float, text.split(",")))
         if "None" in declared and text.lower() == "none":
             return None
+        if declared.startswith("bool"):
+            return {"true": True, "false": False}[text.lower()]
+        if declared.startswith("tuple[str"):
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        if declared.startswith("tuple"):
+            return tuple(map(float, text.split(",")))
         if declared.startswith(("int", "float")):
             number = float(text)
             return int(number) if number.is_integer() else number

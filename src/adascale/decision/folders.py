@@ -78,13 +78,18 @@ def fit_images(
 
 
 def score_images(
-    detectors: Mapping[str, OODDetector], images: ImageSet, start: int = 0, passes: Passes = Passes()
+    detectors: Mapping[str, OODDetector],
+    images: ImageSet,
+    start: int = 0,
+    passes: Passes = Passes(),
+    evidence: bool = False,
 ) -> Iterator[list[Row]]:
     """One row for each image, in order, batch by batch, from index ``start`` on; unreadable images have a reason.
 
-    Several detectors of one network, each with the name of its columns, share every pass.
+    Several detectors of one network, each with the name of its columns, share every pass. evidence: also what each
+    member of a combined method adds to the score.
     """
-    first, names = next(iter(detectors.values())), columns(detectors)
+    first, names = next(iter(detectors.values())), columns(detectors, evidence)
     views = [view for detector in detectors.values() for view in detector.method.views]
     with progress("Scoring", len(images), start) as advance:
         for batch in load_batches(images, _preprocess(first), passes.batch_size, start, passes.workers):
@@ -121,10 +126,21 @@ def decide_images(
                     break
 
 
-def columns(detectors: Mapping[str, OODDetector]) -> list[str]:
-    """``image, score, p_value, is_ood, prediction, error``; with several detectors ``NAME.score`` and so on."""
-    verdicts = [_prefix(detectors, name) + column for name in detectors for column in VERDICT_COLUMNS]
+def columns(detectors: Mapping[str, OODDetector], evidence: bool = False) -> list[str]:
+    """``image, score, p_value, is_ood, prediction, error``; with several detectors ``NAME.score`` and so on.
+
+    evidence: also ``evidence.MEMBER`` for each member of a combined method.
+    """
+    verdicts = []
+    for name, detector in detectors.items():
+        members = detector.method.speakers if evidence else ()
+        verdicts += [_prefix(detectors, name) + column for column in (*VERDICT_COLUMNS, *map(_evidence, members))]
     return ["image", *verdicts, "prediction", "error"]
+
+
+def _evidence(member: str) -> str:
+    """The column of what a member adds to the score."""
+    return f"evidence.{member}"
 
 
 def _preprocess(detector: OODDetector) -> Preprocess:
@@ -156,6 +172,7 @@ def _answered(answers: Mapping[str, Verdict | Decision], i: int) -> dict[str, An
             score = float(answer.score[i])
             finite = math.isfinite(score)
             row |= {prefix + "score": score if finite else None, prefix + "p_value": float(answer.p_value[i])}
+            row |= {prefix + _evidence(name): float(v[i]) if finite else None for name, v in answer.evidence.items()}
         else:
             finite = bool(answer.logits[i].isfinite().all())
             row["early"] = bool(answer.early[i])

@@ -40,7 +40,8 @@ class OODDetector:
     >>> verdict.is_ood, verdict.p_value, verdict.prediction # doctest: +SKIP
 
     model: any ``nn.Module`` that returns logits (or a `Classifier`, which several detectors may share). method: a name
-    (see ``adascale methods``) or a configured `Detector`. parameters: the method's own, by name, e.g. ``p_max=90,
+    (see ``adascale methods``) or a configured `Detector`; by default `combined`, which adds the evidence of AdaSCALE-L,
+    fDBD, GEN and ViM. parameters: the method's own, by name, e.g. ``p_max=90,
     pixels="random"``. head: the name of the last linear layer, if it cannot be found. alpha: the share of
     in-distribution images that may be flagged. split_seed: seed of the split into images to fit on and images that set
     the threshold. preprocess: how image files become inputs; it is kept with the detector and saved with it.
@@ -49,7 +50,7 @@ class OODDetector:
     def __init__(
         self,
         model: nn.Module | Classifier,
-        method: str | Detector = "adascale_a",
+        method: str | Detector = "combined",
         *,
         head: str | None = None,
         alpha: float = 0.05,
@@ -103,8 +104,9 @@ class OODDetector:
         methods learn from one half of ``images``.
 
         ``tune``: whether to choose the method's parameters on outliers made from a part of the images (see
-        `adascale.images.outliers`). None does so for AdaSCALE if there are at least 64 images and its percentiles were
-        not given; True does so for the search space of any method. ``detector.setting`` says what was done.
+        `adascale.images.outliers`). None does so for AdaSCALE, alone or combined, if there are at least 64 images and
+        its percentiles were not given; True does so for the search space of any method. ``detector.setting`` says what
+        was done.
         """
         self._forget()
         plan = self.plan(tune)
@@ -222,10 +224,9 @@ class OODDetector:
     def judge(self, outputs: Outputs) -> Verdict:
         """The verdict from extracted `Outputs`."""
         calibration = self._calibrated()
-        score = self.method.score(outputs)
-        return Verdict(
-            calibration.is_ood(score), score, calibration.p_value(score), outputs.logits, outputs.logits.argmax(1)
-        )
+        score, evidence = self.method.explained(outputs)
+        logits = outputs.logits
+        return Verdict(calibration.is_ood(score), score, calibration.p_value(score), logits, logits.argmax(1), evidence)
 
     @property
     def guarantee(self) -> str:

@@ -88,9 +88,9 @@ def search_grid(
 ) -> Tuning:
     """The point with the highest mean AUROC of ``known`` against each set of ``unknown``; the first one if several tie.
 
-    reference, train: what the method is fitted on; it should hold none of ``known``. weights: those of the sets in the mean,
-    equal by default. tolerance: points this close to the best count as equally good, and the one nearest to their
-    middle is chosen.
+    reference, train: what the method is fitted on; neither should hold any of ``known``. weights: those of the sets in
+    the mean, equal by default. tolerance: points this close to the best count as equally good, and the one nearest to
+    their middle is chosen.
     """
     if not points:
         raise InputError(f"The grid for {method.name} has no points; give at least one.")

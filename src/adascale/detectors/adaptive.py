@@ -94,6 +94,17 @@ class Adaptive(Shaping):
         if self.p_min > self.p_max:
             raise InputError(f"p_min={self.p_min} is above p_max={self.p_max}; it must not be.")
 
+    def suited(self, features: int) -> Mapping[str, Any]:
+        """``p_min = 60``, ``p_max = 60 + 25 min(1, D / 2048)``.
+
+        The range ``p_max - p_min`` is the weight that the statistic has in the score. ``Q'`` is a sum over a fixed
+        share of the D features, so its noise has a variance of the order of 1 / D, and the best weight of a noisy
+        quantity is its signal over its variance (Fisher's linear discriminant): the range grows like D. The paper's 60
+        and 85 belong to networks with about 2,000 features. With 64 features they give ``Q'``, which then rests on the
+        strongest feature alone, 32 times the weight.
+        """
+        return {"p_min": 60.0, "p_max": round(60 + 25 * min(1.0, features / 2048), 1)}
+
     @property
     def view(self) -> View:
         return view_of(self.pixels, self.fraction, self.epsilon, self.seed)

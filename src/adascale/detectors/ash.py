@@ -11,30 +11,29 @@ from torch import Tensor
 from adascale.core.types import Outputs
 from adascale.detectors.base import Space, warn_if_signed
 from adascale.detectors.parameters import percent
-from adascale.detectors.shaping import Shaping
+from adascale.detectors.shaping import Rectified
 from adascale.maths.activations import activation_scale, descending, fixed_ratio, keep_count
 
 
 @dataclass
-class ASH(Shaping):
+class ASH(Rectified):
     """Djurisic et al., "Extremely simple activation shaping for out-of-distribution detection", ICLR 2023.
 
     The ``k`` largest activations (above ``percentile``) are kept; with ``s1`` the sum of all, ``s2`` that of the kept:
     P keeps their values, B sets each to ``s1 / k``, S multiplies them by ``exp(s1 / s2)``; the rest become 0.
     ``S = -E(W a~ + b)``. No images are needed to fit it. Of equal values at the cut, those with the lowest indices are
-    kept. ``relu=True`` takes ``max(a, 0)`` first, for networks with signed features. Rows without a positive activation
-    have ``s1 / s2 = 1``.
+    kept. ``relu=True`` takes ``max(a, 0)`` first, and so does the default where `fit` sees a negative feature (see
+    `Rectified`); ``relu=False`` is the definition. Rows without a positive activation have ``s1 / s2 = 1``.
     """
 
     search_space: ClassVar[Space] = {"percentile": (65, 70, 75, 80, 85, 90, 95)}
     signed_features = "as is"
 
     percentile: float = percent(90)
-    relu: bool = False
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         features = outputs.features.double()
-        if self.relu:
+        if bool(self.rectified_):
             features = features.clamp_min(0)
         warn_if_signed(f"ASH ({self.name})", features)
         ranked, order = descending(features)

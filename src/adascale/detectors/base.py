@@ -106,6 +106,11 @@ class Detector(ABC):
         self._ready(outputs)
         return rowwise(outputs, self._guarded_score)
 
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        """The names in `explained`: the members of a fitted method that combines others."""
+        return ()
+
     def explained(self, outputs: Outputs) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The scores, and by name what adds up to them, for methods that combine others; else nothing."""
         return self.score(outputs), {}
@@ -149,6 +154,10 @@ class Detector(ABC):
         default none, which leaves them as they are.
         """
         return {}
+
+    def sized(self, n: int, head: Head) -> Detector:
+        """The method for n samples to learn from, if its defaults are made for more; by default itself."""
+        return self
 
     def diagnostics(self, outputs: Outputs) -> Mapping[str, Tensor]:
         """What reports show of a fitted method besides its scores: the tensors named in ``diagnosed``, with N rows."""

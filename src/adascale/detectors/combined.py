@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -139,25 +139,20 @@ class Combined(Detector):
         self.left_out_, self.head_ = left_out, head
         return self
 
-    def _learned(
-        self, member: Detector, known: Outputs, head: Head, train: Outputs | None
-    ) -> tuple[Detector, Tensor]:
+    def _learned(self, member: Detector, known: Outputs, head: Head, train: Outputs | None) -> tuple[Detector, Tensor]:
         """The fitted member, and scores of the ID images by members that have not learned from them."""
-        fitted = _taught(member, head, train)
+        fitted = _taught(member, known, head, train)
         if fitted is not None:
             return fitted, fitted.score(known)
+        if len(known) < 2:
+            raise InputError(f"{member.name} got 1 image to learn from and to rank; give at least 2.")
+        # Each image belongs to a part in turn: images in the order of their classes are spread evenly.
+        turn = torch.arange(len(known)) % min(self.folds, len(known))
+        member = member.sized(int((turn != 0).sum()), head)
         scores = torch.empty(len(known), dtype=torch.float64)
-        for part in self._parts(len(known)):
+        for part in (turn == i for i in range(int(turn.max()) + 1)):
             scores[part] = replace(member).fit(known[~part], head).score(known[part])
         return replace(member).fit(known, head), scores
-
-    def _parts(self, n: int) -> Iterator[Tensor]:
-        """Masks of the parts of n images, one in turn: images in the order of their classes are spread evenly."""
-        if n < 2:
-            raise InputError(f"{n} image is too few to learn from and to rank; give at least 2.")
-        folds = min(self.folds, n)
-        turn = torch.arange(n) % folds
-        return (turn == part for part in range(folds))
 
     def _worth(self, scores: Mapping[str, Tensor]) -> dict[str, tuple[Evidence, Tensor]]:
         """Evidence and weight of each member, from its scores of ID images."""
@@ -180,6 +175,10 @@ class Combined(Detector):
 
     def _fused(self, table: Tensor) -> Tensor:
         return table.sum(1) if self.rule == "fisher" else table.amax(1)
+
+    @property
+    def speakers(self) -> tuple[str, ...]:
+        return tuple(self.voices_)
 
     def explained(self, outputs: Outputs) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The scores, and what each member adds to them; +inf for rows that are not finite."""
@@ -220,9 +219,14 @@ class Combined(Detector):
                     return member
         return self
 
+    def suited(self, features: int) -> Mapping[str, Any]:
+        """What suits the first member that takes the percentiles from us."""
+        member = self.judged(("p_min", "p_max"))
+        return {} if member is self else member.suited(features)
+
     def state(self) -> dict[str, Tensor]:
         """The tensors of every member, as ``member.name``, and of its evidence."""
-        state = {}
+        state: dict[str, Tensor] = {}
         for name, (method, evidence, weight) in self.voices_.items():
             learned = {**method.state(), **vars(evidence), "weight": weight}
             state |= {f"{name}.{key}": value for key, value in learned.items()}
@@ -242,11 +246,11 @@ class Combined(Detector):
         return self
 
 
-def _taught(member: Detector, head: Head, train: Outputs | None) -> Detector | None:
-    """The member, fitted without the ID images that are to be ranked; None if it has to learn from them."""
+def _taught(member: Detector, known: Outputs, head: Head, train: Outputs | None) -> Detector | None:
+    """The member, if it can be fitted without learning from the ID images that are to be ranked; else None."""
     if member.fits_on == "nothing":
-        return replace(member).fit(None, head)
+        return replace(member).fit(known, head)
     if train is not None and member.fits_on.startswith("train"):
         with suppress(InputError):  # too few training images, or none with labels: the ID images may do
-            return replace(member).fit(train, head)
+            return replace(member.sized(len(train), head)).fit(train, head)
     return None

@@ -20,7 +20,7 @@ def number(
     return field(default=default, metadata={"least": least, "above": above, "most": most, "kind": kind})
 
 
-def percent(default: float, *, above: float | None = None) -> Any:
+def percent(default: float | None, *, above: float | None = None) -> Any:
     """A dataclass field for a percentage, from 0 (or above another value) to 100."""
     return number(default, least=0 if above is None else None, above=above, most=100, kind="a percentage")
 

@@ -10,19 +10,20 @@ from torch import Tensor
 from adascale.core.types import Outputs
 from adascale.detectors.base import Space, warn_if_signed
 from adascale.detectors.parameters import percent
-from adascale.detectors.shaping import Shaping
+from adascale.detectors.shaping import Rectified
 from adascale.maths.activations import fixed_ratio, scaled_activation_logits
 
 
 @dataclass
-class SCALE(Shaping):
+class SCALE(Rectified):
     """Xu et al., "Scaling for training time and post-hoc out-of-distribution detection enhancement", ICLR 2024.
 
     ``r = (sum of a) / (sum of its k largest)``, ``k`` the entries above ``percentile`` (the paper's ``p``);
     ``S = -E(W (a e^r) + b)``. No images are needed to fit it.
 
-    The definition takes ``a`` as it is: on signed features the sums cancel and ``r`` is noise; ``relu=True`` takes
-    ``r`` from ``max(a, 0)`` instead. Rows without a positive activation have ``r = 1`` (reference codes divide 0 by 0).
+    The definition takes ``a`` as it is (``relu=False``): on signed features the sums cancel and ``r`` is noise;
+    ``relu=True`` takes ``r`` from ``max(a, 0)`` instead, and so does the default where `fit` sees a negative feature
+    (see `Rectified`). Rows without a positive activation have ``r = 1`` (reference codes divide 0 by 0).
     """
 
     name = "scale"
@@ -31,10 +32,10 @@ class SCALE(Shaping):
     signed_features = "as is"
 
     percentile: float = percent(85)
-    relu: bool = False
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
-        if not self.relu:
+        relu = bool(self.rectified_)
+        if not relu:
             warn_if_signed("SCALE", outputs.features)
-        ratio = fixed_ratio(outputs.features, self.percentile, self.relu)
+        ratio = fixed_ratio(outputs.features, self.percentile, relu)
         return scaled_activation_logits(outputs.logits, self.head_.offset, ratio)

@@ -5,14 +5,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from adascale.core.types import Outputs
+from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Cost, Detector
 from adascale.maths.activations import energy, generalised_entropy
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 LogitScore = Literal["energy", "mls", "msp", "gen"]
 # Scores of logits alone, higher = more OOD.
@@ -40,3 +43,29 @@ class Shaping(Detector):
 
     def _score(self, outputs: Outputs) -> Tensor:
         return LOGIT_SCORES[self.logit_score](self.shaped_logits(outputs))
+
+
+@dataclass
+class Rectified(Shaping):
+    """A method that was made for features after a ReLU, where sums of signed features would cancel.
+
+    ``relu=True`` takes ``max(a, 0)``, ``relu=False`` the features as they are, which is the definition. ``None`` takes
+    ``max(a, 0)`` if the samples given to `fit` have a negative feature, and `note` says so.
+    """
+
+    relu: bool | None = field(default=None, kw_only=True)
+
+    def fit(self, reference: Outputs | None, head: Head, train: Outputs | None = None) -> Self:
+        super().fit(reference, head)
+        signed = self.relu is None and reference is not None and bool((reference.features < 0).any())
+        self.rectified_ = torch.tensor(bool(self.relu) or signed)
+        return self
+
+    def restore(self, state: Mapping[str, Tensor], head: Head) -> Self:
+        return super().restore({"rectified_": torch.tensor(bool(self.relu)), **state}, head)  # files before 0.2 lack it
+
+    @property
+    def note(self) -> str:
+        if self.relu is None and self.is_fitted and bool(self.rectified_):
+            return f"this network has negative features, which {self.name} counts as 0 (relu=False: as they are)"
+        return ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -32,6 +32,17 @@ class Residual(Detector):
     search_space: ClassVar[Space] = {"dim": (None, 256, 1000)}
 
     dim: int | None = number(None, least=1)
+
+    def sized(self, n: int, head: Head) -> Detector:
+        """With a dimension that n samples can estimate, if none was given.
+
+        A principal direction should rest on 8 samples. The principal subspace of a trained network holds the means of
+        its classes, though, and they stand out so clearly that 4 samples a direction will do for as many directions.
+        """
+        classes, size = head.weight.shape
+        if self.dim is not None or n >= 8 * min(512, size // 2):
+            return self
+        return replace(self, dim=max(1, min(512, size // 2, max(n // 8, min(classes, n // 4)))))
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         size = reference.features.shape[1]

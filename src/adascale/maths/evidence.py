@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_TAIL = 0.25  # the largest scores that set the slope beyond them, as a share of all
+_TAIL = 0.1  # the largest scores that set the slope beyond them, as a share of all
 _FEWEST = 5  # and at least this many, where there are as many
 
 
@@ -22,13 +22,13 @@ _FEWEST = 5  # and at least this many, where there are as many
 class Evidence:
     """A continuous, strictly increasing map from the scores of one method to evidence, from m reference scores.
 
-    Between the reference scores ``r`` the evidence is interpolated through ``e(r) = -log((1 + #{scores > r}) / (m + 1))``,
-    the conformal p-value of a score just above ``r``. That step function is the same for all scores beyond the sample,
-    so the strongest OOD images would be tied. From the ``k`` largest scores on, the line
-    ``e(s) = e(u) + (s - u) / mean excess over u`` continues it, ``u`` the largest score below them: an exponential
-    tail, the one that a threshold and a mean excess alone imply (the generalised Pareto tail of shape 0). Another
-    shape would have to be estimated from these few scores; a negative one would end at a finite score, beyond which
-    the evidence is infinite. Below the smallest score the evidence falls to 0 exponentially, without a kink.
+    Between the reference scores ``r`` the evidence is interpolated through ``e(r) = -log((1 + #{> r}) / (m + 1))``,
+    which belongs to the conformal p-value of a score just above ``r``. That step function is the same for all scores
+    beyond the sample, so the strongest OOD images would be tied. From the ``k`` largest scores on (a tenth, at least 5)
+    the line ``e(s) = e(u) + (s - u) / mean excess over u`` continues it, ``u`` the largest score below them: an
+    exponential tail, the generalised Pareto tail of shape 0. Another shape would have to be estimated from these few
+    scores, and a negative one ends at a finite score, beyond which the evidence would be infinite. Below the smallest
+    score the evidence falls to 0 exponentially.
 
     knots, levels: ascending reference scores up to ``u`` and their evidence. slopes: below the first and beyond the
     last of them. All are float64.
@@ -81,5 +81,6 @@ def decorrelated(evidence: Tensor) -> Tensor:
     identity = torch.eye(size, dtype=torch.float64)
     correlation = (1 - shrink) * scaled.T @ scaled + shrink * identity
     correlation.fill_diagonal_(1.0)
-    weights = torch.linalg.solve(correlation, torch.ones(size, dtype=torch.float64)).clamp_min(0)
-    return weights * size / weights.sum()
+    weights: Tensor = torch.linalg.solve(correlation, torch.ones(size, dtype=torch.float64)).clamp_min(0)
+    found: Tensor = weights * size / weights.sum()
+    return found
