@@ -16,6 +16,11 @@ from adascale.metrics import auroc
 from benchmarks.generalise.activations import Subject
 from benchmarks.generalise.measuring import Candidate, figures, scores, shares
 
+Criterion = Literal["mean", "least"]
+Pick = Literal["middle", "average"]
+CRITERIA: tuple[Criterion, ...] = ("mean", "least")
+PICKS: tuple[Pick, ...] = ("middle", "average")
+
 
 class Rule(NamedTuple):
     """Which pairs are good, and what is done with them.
@@ -25,16 +30,16 @@ class Rule(NamedTuple):
     scores of all of them.
     """
 
-    criterion: Literal["mean", "least"]
+    criterion: Criterion
     tolerance: float
-    pick: Literal["middle", "average"]
+    pick: Pick
 
     def __str__(self) -> str:
         what = {"middle": "the middle of the pairs", "average": "scores averaged over the pairs"}[self.pick]
         return f"{self.criterion} over the kinds, {what} within {self.tolerance:g}"
 
 
-RULES = [Rule(*parts) for parts in product(("mean", "least"), (0.25, 0.5, 0.75, 1.0, 2.0), ("middle", "average"))]
+RULES = [Rule(*parts) for parts in product(CRITERIA, (0.25, 0.5, 0.75, 1.0, 2.0), PICKS)]
 
 
 @dataclass(frozen=True, eq=False)
