@@ -39,6 +39,18 @@ class Head:
             return self.weight.new_zeros(len(self.weight), dtype=torch.float64)
         return self.bias.detach().double()
 
+    @cached_property
+    def origin(self) -> Tensor:
+        """``-W^+ b``, the point nearest to zero whose logits are, as far as possible, zero (float64)."""
+        nearest: Tensor = -torch.linalg.pinv(self.weight.detach().double()) @ self.offset
+        return nearest
+
+    @cached_property
+    def distances(self) -> Tensor:
+        """``||w_c - w_d||`` for every pair of classes (C, C), float64."""
+        weight = self.weight.detach().double()
+        return torch.cdist(weight, weight, compute_mode="donot_use_mm_for_euclid_dist")
+
     def __call__(self, features: Tensor) -> Tensor:
         """Logits of ``features`` (N, D), in float64."""
         return features.double() @ self.weight.double().T + self.offset

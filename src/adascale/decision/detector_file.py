@@ -53,6 +53,8 @@ class DetectorFile:
         name, origin = self.record["method"], self.record.get("origin")
         try:
             found = cls or (registry.from_origin(origin) if origin else registry.get(name))
+            for other in found.others(self.record["parameters"]):
+                registry.check_loaded(other)
             return configured(found, self.record["parameters"])
         except (InputError, TypeError) as error:
             raise DetectorFileError(

@@ -82,6 +82,11 @@ class Detector(ABC):
     def is_fitted(self) -> bool:
         return "head_" in vars(self)
 
+    @classmethod
+    def others(cls, parameters: Mapping[str, Any]) -> Sequence[str]:
+        """The methods that these parameters name: those that it combines."""
+        return ()
+
     @property
     def note(self) -> str:
         """What `fit` found out beyond the parameters, in one sentence; empty if there is nothing to say."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -83,6 +83,10 @@ class Combined(Detector):
             raise InputError(f"settings has {sorted(unknown)[0]!r}, which is no member; they are {', '.join(made)}.")
         if isinstance(self.weights, tuple) and (len(self.weights) != len(made) or min(self.weights) < 0):
             raise InputError(f"weights={self.weights}; give a number of at least 0 for each of {', '.join(made)}.")
+
+    @classmethod
+    def others(cls, parameters: Mapping[str, Any]) -> Sequence[str]:
+        return tuple(parameters.get("members", cls.members))
 
     def made(self) -> dict[str, Detector]:
         """The members with their parameters, not fitted, by name."""

@@ -32,8 +32,7 @@ class FDBD(Detector):
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         self.mean_ = mean_features(reference)
-        weight = head.weight.double()
-        between = torch.cdist(weight, weight, compute_mode="donot_use_mm_for_euclid_dist")
+        between = head.distances
         self.inverse_ = torch.where(between > 0, 1 / between.clamp_min(1e-300), 0.0)  # equal weights have no boundary
 
     def _score(self, outputs: Outputs) -> Tensor:

@@ -100,6 +100,13 @@ def get(name: str) -> type[Detector]:
     )
 
 
+def check_loaded(text: str) -> None:
+    """Refuse a method in a file that this process has not loaded: a saved detector must not run what it names."""
+    file, _, class_name = text.rpartition(":")
+    if file and text not in names() and Path(file).resolve() not in _files:
+        raise InputError(f"It uses {class_name} of {file}, which is not loaded; call detectors.get({text!r}) first.")
+
+
 def register(cls: Method) -> Method:
     """Make a class of your own available under its name in this process. Can be used as a decorator."""
     checked(cls)

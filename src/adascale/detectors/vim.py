@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,6 +15,9 @@ from adascale.detectors.base import Detector, Space, in_chunks
 from adascale.detectors.classes import covariance, has_variance
 from adascale.detectors.parameters import number
 from adascale.maths.activations import energy, row_norms
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass
@@ -49,18 +53,37 @@ class Residual(Detector):
         dim = min(512, max(1, size // 2)) if self.dim is None else self.dim
         if dim >= size:
             raise InputError(f"dim={dim} leaves no residual of {size} features; it must be smaller.")
-        self.origin_ = -torch.linalg.pinv(head.weight.double()) @ head.offset
-        values, vectors = torch.linalg.eigh(covariance(reference, self.origin_))
+        self.origin_ = head.origin
+        values, vectors = _principal(reference, self.origin_)
         rank = min(len(reference), int(has_variance(values).sum()))
         if rank <= dim:
             raise InputError(
                 f"{self.name} with dim={dim} got {len(reference)} samples whose features span {rank} of {size} "
                 "dimensions, which leaves no residual; give more samples that differ, or a dim below that."
             )
-        self.basis_ = vectors[:, : size - dim].contiguous()
+        self.principal_ = vectors[:, -dim:].contiguous()
+
+    def restore(self, state: Mapping[str, Tensor], head: Head) -> Self:
+        given = dict(state)
+        if (rest := given.pop("basis_", None)) is not None:  # files of earlier versions hold the other directions
+            whole, _ = torch.linalg.qr(rest, mode="complete")
+            given["principal_"] = whole[:, rest.shape[1] :].contiguous()
+        return super().restore(given, head)
 
     def _score(self, outputs: Outputs) -> Tensor:
-        return row_norms((outputs.features.double() - self.origin_) @ self.basis_)
+        centred = outputs.features.double() - self.origin_
+        return row_norms(centred - (centred @ self.principal_) @ self.principal_.T)
+
+
+def _principal(reference: Outputs, origin: Tensor) -> tuple[Tensor, Tensor]:
+    """Ascending eigenvalues and the eigenvectors of ``mean of (a - o)(a - o)^T``; n < D samples
+    leave the others at 0, and are decomposed themselves, which is much cheaper.
+    """
+    if len(reference) >= reference.features.shape[1]:
+        values, vectors = torch.linalg.eigh(covariance(reference, origin))
+        return values, vectors
+    _, lengths, rows = torch.linalg.svd(reference.features.double() - origin, full_matrices=False)
+    return lengths.square().flip(0) / len(reference), rows.T.flip(1)
 
 
 @dataclass
