@@ -20,7 +20,7 @@ from adascale.metrics import auroc, fpr_at_tpr
 from benchmarks.generalise.activations import Subject
 
 ALPHA = 0.05
-DRAWS = 1000
+DRAWS = 500
 Array = NDArray[np.float64]
 Scores = Mapping[str, Tensor]  # "id" and every OOD set
 
