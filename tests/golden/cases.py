@@ -127,7 +127,7 @@ def settings(case: Case) -> list[tuple[str, dict[str, Any]]]:
     ablations: list[dict[str, Any]] = [{"statistic": name, "k1": 10, "k2": 20} for name in ("q", "c_o", "top", "q_top")]
     adaptive = [{}, {"p_min": 80, "p_max": 85}, other, *ablations]
     plain: dict[str, list[dict[str, Any]]] = {
-        "combined": [{}, {"weights": "decorrelated"}, {"rule": "tippett", "folds": 3}],
+        "combined": [{}, {"weights": "equal"}, {"rule": "tippett", "folds": 3}],
         "adascale_a": adaptive,
         "adascale_l": adaptive,
         "activation_shift": [{}, {"k1": 10}],

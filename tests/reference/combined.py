@@ -13,7 +13,7 @@ from tests.reference.common import Array, Head, Method, Sample, Samples, Score
 LEARN_NOTHING = (logits.gen,)
 
 
-def combined(head: Head, known: Samples, weights: str = "equal", rule: str = "fisher", folds: int = 5) -> Score:
+def combined(head: Head, known: Samples, weights: str = "decorrelated", rule: str = "fisher", folds: int = 5) -> Score:
     """``sum of w e(S)`` over AdaSCALE-L, fDBD, GEN and ViM; ``rule="tippett"``: the largest of them.
 
     The reference scores of a member that learns come from ``folds`` copies: sample i is scored by the copy that has

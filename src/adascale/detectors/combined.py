@@ -45,8 +45,9 @@ class Combined(Detector):
     are dependent, so the sum has no known distribution: it is calibrated like any other score.
 
     members: names of methods, or ``file.py:Class``. A member that cannot be fitted on what is given is left out, and
-    `note` says why. settings: their parameters, by the name of the member. weights: ``equal``; ``decorrelated``, from
-    the correlations of the evidence on ID images; or a number for each member. rule: ``fisher``, the sum; ``tippett``,
+    `note` says why. settings: their parameters, by the name of the member. weights: ``decorrelated``, from the
+    correlations of the evidence on ID images, so that what several members say alike does not count several times;
+    ``equal``; or a number for each member. rule: ``fisher``, the sum; ``tippett``,
     the largest alone. p_min, p_max, pixels: those of every member that has them, where ``settings`` does not say
     otherwise.
 
@@ -70,7 +71,7 @@ class Combined(Detector):
 
     members: tuple[str, ...] = ("adascale_l", "fdbd", "gen", "vim")
     settings: dict[str, Any] = field(default_factory=dict)
-    weights: Literal["equal", "decorrelated"] | tuple[float, ...] = "equal"
+    weights: Literal["equal", "decorrelated"] | tuple[float, ...] = "decorrelated"
     rule: Literal["fisher", "tippett"] = "fisher"
     pixels: Pixels = "random"
     p_min: float | None = percent(None)

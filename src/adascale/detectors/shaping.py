@@ -62,7 +62,7 @@ class Rectified(Shaping):
         return self
 
     def restore(self, state: Mapping[str, Tensor], head: Head) -> Self:
-        return super().restore({"rectified_": torch.tensor(bool(self.relu)), **state}, head)  # files before 0.2 lack it
+        return super().restore({"rectified_": torch.tensor(bool(self.relu)), **state}, head)  # earlier files lack it
 
     @property
     def note(self) -> str:

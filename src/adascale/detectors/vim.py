@@ -42,8 +42,11 @@ class Residual(Detector):
 
         A principal direction should rest on 8 samples. The principal subspace of a trained network holds the means of
         its classes, though, and they stand out so clearly that 4 samples a direction will do for as many directions.
+        Fewer than two samples a class do not show these means, and are refused.
         """
         classes, size = head.weight.shape
+        if n < 2 * classes:
+            raise InputError(f"{self.name} got {n} images to learn from; it needs 2 for each of the {classes} classes.")
         if self.dim is not None or n >= 8 * min(512, size // 2):
             return self
         return replace(self, dim=max(1, min(512, size // 2, max(n // 8, min(classes, n // 4)))))
