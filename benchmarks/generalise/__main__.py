@@ -1,11 +1,12 @@
 """Does the default win on networks that nobody tuned it for? The tables of docs/generalise.md.
 
     [ADASCALE_DATA=DIR] python -m benchmarks.generalise FOLDER [--trained DIR] [--networks NAME ...] [--page FILE]
+                                                               [--jobs N]
 
 FOLDER keeps the outputs of each network in one file. What is missing is extracted from the networks and images that
 ADASCALE_DATA names, and from networks that `adascale train` made: DIR/NAME/seed0.safetensors (docs/generalise.md has
 the recipe). A network that cannot be had is left out, and named. --page: a Markdown file whose tables are made anew;
-otherwise they are printed.
+otherwise they are printed. --jobs: how many networks are measured at a time.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ def main() -> None:
     parser.add_argument("--trained", type=Path)
     parser.add_argument("--networks", nargs="*", default=NAMES, help=f"of {', '.join(NAMES)}")
     parser.add_argument("--page", type=Path)
+    parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     if unknown := set(given.networks) - set(NAMES):
         parser.error(f"{', '.join(sorted(unknown))}: networks are {', '.join(NAMES)}")
@@ -40,7 +42,7 @@ def main() -> None:
             print(f"{name} is left out: {error}", file=sys.stderr)
     if len(there) < 2:
         parser.error("leaving one network out needs at least two")
-    results = measured(there, given.folder, given.trained)
+    results = measured(there, given.folder, given.trained, max(1, given.jobs))
     if given.page is None:
         print(whole(results))
     else:

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
+
+import torch
 
 from benchmarks.generalise.activations import Subject, subject
 from benchmarks.generalise.candidates import DEFAULT, single_methods, variants
@@ -16,6 +22,7 @@ from benchmarks.generalise.rules import RULES, Rule, Tuned, tuned
 
 TUNED = ("adascale_a", "adascale_l")
 FEW = (DEFAULT, "mls", "fdbd", "adascale_l")
+Found = TypeVar("Found")
 Draws = dict[str, dict[str, tuple[Array, Array]]]  # candidate -> network -> AUROC and FPR@95 in each resample
 
 
@@ -44,6 +51,16 @@ class Results:
             self.tuned[name][one.name] = tuned(one, name)
         candidates = [c for c in (*variants(), *single_methods()) if c.name in FEW]
         self.few[one.name] = few_images(one, candidates)
+
+    def join(self, other: Results) -> None:
+        """Take over what was measured on other networks."""
+        self.networks += other.networks
+        self.about |= other.about
+        self.few |= other.few
+        _joined(self.singles, other.singles)
+        _joined(self.variants, other.variants)
+        _joined(self.draws, other.draws)
+        _joined(self.tuned, other.tuned)
 
     @property
     def best_single(self) -> dict[str, str]:
@@ -78,12 +95,25 @@ class Results:
         return min(RULES, key=lambda rule: sum(found.hindsight - found.rules[rule] for found in others))
 
 
-def measured(names: Sequence[str], folder: Path, trained: Path | None) -> Results:
-    results = Results()
-    for name in names:
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        results.add(subject(name, folder, trained))
+def measured(names: Sequence[str], folder: Path, trained: Path | None, jobs: int = 1) -> Results:
+    """Everything on these networks, ``jobs`` of them at a time."""
+    results, ask = Results(), partial(_one, folder=folder, trained=trained)
+    with ProcessPoolExecutor(jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+        for name, part in zip(names, pool.map(ask, names), strict=True):
+            print(f"{name} is measured", file=sys.stderr, flush=True)
+            results.join(part)
     return results
+
+
+def _one(name: str, folder: Path, trained: Path | None) -> Results:
+    results = Results()
+    results.add(subject(name, folder, trained))
+    return results
+
+
+def _joined(mine: dict[str, dict[str, Found]], theirs: dict[str, dict[str, Found]]) -> None:
+    for name, row in theirs.items():
+        mine.setdefault(name, {}).update(row)
 
 
 def _of(choice: dict[str, str] | str, network: str) -> str:
