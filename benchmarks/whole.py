@@ -127,7 +127,7 @@ def limited(name: str, count: int) -> tuple[Suite, SuiteImages]:
 
     file = SUITES / f"{name}.toml"
     suite = load_suite(str(file) if file.is_file() else "digits")
-    return suite, replace(open_suite(suite, limit=count), train=open_suite(suite).train)
+    return suite, replace(open_suite(suite, limit=count, limit_fit=count), train=open_suite(suite).train)
 
 
 def _job(subject: Subject, images: SuiteImages, preprocess: Preprocess, lines: list[Entry], cache: Path) -> Job:

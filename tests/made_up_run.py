@@ -11,7 +11,8 @@ from PIL import Image
 from torch import Tensor
 
 from adascale import metrics
-from adascale.bench.results import MEANS, Example, Kind, ModelRun, Profile, Row, Run, SetInfo, Spectrum
+from adascale.bench.columns import MEANS, Kind, Spectrum
+from adascale.bench.results import Example, ModelRun, Profile, Row, Run, SetInfo
 
 SETS: dict[str, Kind] = {
     "imagenet_200": "id",

@@ -1,5 +1,14 @@
 """How well scores separate ID from OOD: the public names of `adascale.maths.metrics`."""
 
-from adascale.maths.metrics import Metrics, aupr, auroc, bootstrap, evaluate, fpr_at_tpr
+from adascale.maths.metrics import (
+    Difference,
+    Metrics,
+    aupr,
+    auroc,
+    bootstrap,
+    evaluate,
+    fpr_at_tpr,
+    paired_bootstrap,
+)
 
-__all__ = ["Metrics", "aupr", "auroc", "bootstrap", "evaluate", "fpr_at_tpr"]
+__all__ = ["Difference", "Metrics", "aupr", "auroc", "bootstrap", "evaluate", "fpr_at_tpr", "paired_bootstrap"]

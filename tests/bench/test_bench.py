@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import random
@@ -22,55 +21,34 @@ from adascale.bench.compare import compare
 from adascale.bench.figures import run_jobs
 from adascale.bench.results import Run
 from adascale.report.document import ranked
+from tests.bench.runs import METHODS, bench, networks, table
 from tests.counting import counted
 from tests.shell import inside, run
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
-METHODS = ["--methods", "adascale_a,scale,msp"]
-
-
-@pytest.fixture
-def suite(place: Path) -> Path:
-    """A TOML suite of noise images of several contrasts: 40 ID, 70 val, 40 labelled train, 20 + 20 OOD."""
-    draw = np.random.default_rng(0)
-    for name, n, spread in (("id", 40, 40), ("val", 70, 40), ("train", 40, 40), ("near", 20, 60), ("far", 20, 120)):
-        pixels = (128 + spread * draw.standard_normal((n, 20, 20, 3))).clip(0, 255).astype(np.uint8)
-        np.savez(place / f"{name}.npz", images=pixels, labels=np.arange(n) % 4)
-    (place / "suite.toml").write_text(
-        'id = "id.npz"\nval = "val.npz"\ntrain = "train.npz"\n[near]\nn = "near.npz"\n[far]\nf = "far.npz"\n'
-    )
-    return place
-
-
-def bench(place: Path, monkeypatch: pytest.MonkeyPatch, out: str, *extra: Any, suite: str = "suite.toml") -> list[int]:
-    """Run it; the batches that went through the network."""
-    calls = place / "calls"
-    calls.write_text("")
-    monkeypatch.setenv("CALLS", str(calls))
-    arguments = ["bench", place / suite, "--model", f"{place / 'nets.py'}:Net", "--out", place / out, "--no-report"]
-    assert inside(monkeypatch, *arguments, *extra) == 0
-    return [int(line) for line in calls.read_text().split()]
-
-
-def table(place: Path, out: str) -> list[dict[str, str]]:
-    with open(place / out / "results.csv", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_one_pass_an_image_and_one_a_view_for_any_number_of_methods(
     suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probe, sets = 4, 40 + 70 + 20 + 20
-    # trivial pixels: a pass with the gradient, a perturbed pass; the training images have no view
-    assert sum(bench(suite, monkeypatch, "a", *METHODS)) == probe + 2 * sets + 40
+    # trivial pixels: a pass with the gradient, a perturbed pass; no method here learns from training images
+    assert sum(bench(suite, monkeypatch, "a", *METHODS)) == probe + 2 * sets
     assert bench(suite, monkeypatch, "b", *METHODS) == []
     assert (suite / "a" / "results.csv").read_bytes() == (suite / "b" / "results.csv").read_bytes()
     # more methods, other parameters: none; another view: its own passes alone (a gradient and a perturbed one)
-    assert bench(suite, monkeypatch, "c", "--methods", "adascale_l,knn,gen", "--set", "adascale_l.p_max=90") == []
-    assert sum(bench(suite, monkeypatch, "d", "--methods", "adascale_a", "--set", "pixels=random")) == probe + sets
-    everything = sum(bench(suite, monkeypatch, "e", "--methods", "all"))
+    more = ["--method", "adascale_l,knn,gen", "--set", "adascale_l.p_max=90"]
+    assert (
+        sum(bench(suite, monkeypatch, "c", *more)) == probe + 40
+    )  # knn learns from training images, which have no view
+    assert bench(suite, monkeypatch, "c", *more) == []
+    assert (
+        sum(bench(suite, monkeypatch, "d", "--method", "adascale_a", "--set", "pixels=random", "--tune", "none"))
+        == probe + sets
+    )
+    everything = sum(bench(suite, monkeypatch, "e", "--method", "all", "--tune", "none"))
     assert everything == probe + 2 * sets  # ODIN's view alone is new
-    assert bench(suite, monkeypatch, "f", "--methods", "all") == []
+    assert bench(suite, monkeypatch, "f", "--method", "all", "--tune", "none") == []
 
 
 def test_a_method_with_infinite_scores_is_not_the_one_that_is_shown(
@@ -99,16 +77,17 @@ def test_a_run_hashes_its_network_once_and_verifies_each_shard_once(
     bench(suite, monkeypatch, "a", *METHODS, *extra)
     shards = len(list(Path(os.environ["ADASCALE_CACHE"]).rglob("*.safetensors")))
     assert (cold["fingerprint"], cold["code"]) == (1, 1)
-    assert cold["checksum"] == shards  # for writing it; what was just written is not verified
+    assert cold["checksum"] == shards + 1  # for writing it and the scores; what was just written is not verified
     warm = counted(monkeypatch)
     bench(suite, monkeypatch, "b", *METHODS, *extra)
     assert (warm["fingerprint"], warm["code"]) == (1, 1)
-    assert warm["checksum"] == shards
+    assert warm["checksum"] == shards + 1
 
 
 def test_everything_from_a_fresh_cache(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All methods: one pass with two gradients, trivial pixels, ODIN's."""
-    passed = sum(bench(suite, monkeypatch, "a", "--methods", "all", "--set", "knn.k=5", "--set", "vim.dim=8"))
+    settings = ["--set", "knn.k=5", "--set", "vim.dim=8", "--tune", "none"]
+    passed = sum(bench(suite, monkeypatch, "a", "--method", "all", *settings))
     assert passed == 4 + 3 * (40 + 70 + 20 + 20) + 40
     rows = table(suite, "a")
     labels = {row["method"] for row in rows}
@@ -188,7 +167,7 @@ def test_two_runs_side_by_side(
     suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bench(suite, monkeypatch, "a", *METHODS)
-    bench(suite, monkeypatch, "b", "--methods", "scale,msp,gen", "--set", "scale.percentile=60")
+    bench(suite, monkeypatch, "b", "--method", "scale,msp,gen", "--set", "scale.percentile=60")
     found = compare(suite / "a", suite / "b")
     assert found.only == (["adascale_a"], ["gen"])
     assert {row.method for row in found.moved if row.change} == {"scale"}
@@ -254,9 +233,11 @@ def test_a_network_that_does_not_say_how_it_wants_its_images(
 
 def test_tuned_lines(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench(suite, monkeypatch, "a", *METHODS, "--tune", "self", "--preset", "imagenet/resnet-50")
-    assert {row["method"] for row in table(suite, "a")} == {
-        *("adascale_a", "adascale_a (preset)", "adascale_a (tuned)", "scale", "scale (tuned)", "msp")
-    }
+    labels = list(dict.fromkeys(row["method"] for row in table(suite, "a")))
+    twins = networks(suite, "a")["twins"]
+    every = ["adascale_a", "adascale_a (preset)", "adascale_a (tuned)", "scale", "scale (tuned)", "msp"]
+    assert labels == [label for label in every if label not in twins]  # the order of the rows is kept
+    assert {"adascale_a (tuned)", "adascale_a (preset)", "scale", "msp"} <= set(labels)
 
 
 @pytest.mark.parametrize(
@@ -266,11 +247,14 @@ def test_tuned_lines(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["suite.toml", "--id", "id.npz"], "Give either a suite"),
         (["nothing"], "There is no suite nothing"),
         (["suite.toml"], "Which network? Give --model"),
-        (["suite.toml", "--model", "nets.py:Net", "--methods", "magic"], "no method 'magic'"),
+        (["suite.toml", "--model", "nets.py:Net", "--method", "magic"], "no method 'magic'"),
         (["cifar10", "--model", "nets.py:Net"], "lacks"),
         (["suite.toml", "--model", "nets.py:Net", "--set", "scale.nothing=1"], "no parameter 'nothing'"),
         (["suite.toml", "--model", "nets.py:Net", "--tune", "ood"], "no OOD validation images"),
-        (["suite.toml", "--model", "nets.py:Net", "--methods", "msp", "--preset", "x/y"], "there are presets for"),
+        (
+            ["suite.toml", "--model", "nets.py:Net", "--method", "msp", "--preset", "cifar10/wrn-28-10"],
+            "there are presets for",
+        ),
         (["suite.toml", "--model", "nets.py:Net", "--out", "nets.py"], "is a file; give a folder"),
         (["suite.toml", "--model", "nets.py:Net", "--cache", "nets.py"], "is a file; give a folder"),
         (["suite.toml", "--model", "nets.py:Net", "--weights", "a.st", "--weights", "b.st"], "no weights file"),

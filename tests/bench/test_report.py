@@ -16,8 +16,9 @@ from PIL import Image
 
 from adascale import metrics
 from adascale.bench import plots
+from adascale.bench.columns import Kind, Look
 from adascale.bench.page import report_page, write_report
-from adascale.bench.results import Example, Kind, Run
+from adascale.bench.results import Example, Run
 from adascale.core.errors import InputError
 from adascale.report import html as pages
 from adascale.report.charts import ID_COLOUR, INK, label, limits, plot, printable, styles
@@ -82,8 +83,8 @@ def test_summary_has_near_far_and_the_full_spectrum(run: Run, text: str) -> None
         "Near-OOD", "Far-OOD", "Near-OOD, full spectrum", "Far-OOD, full spectrum",
     ]  # fmt: skip
     lines = cells(text)
-    assert [line[0] for line in lines] == list(METHODS)
     found = {(row.method, row.dataset, row.spectrum): row for row in run.rows}
+    assert [line[0] for line in lines] == sorted(METHODS, key=lambda method: -found[method, "nearood", "ood"].auroc)
     for line in lines:
         far = found[line[0], "farood", "full"]
         assert line[10:] == [f"{100 * share:.2f}" for share in (far.fpr95, far.auroc, far.fpr95_id)]
@@ -131,10 +132,10 @@ def test_a_method_missing_on_a_network_is_not_ranked(two: Run) -> None:
     rows = [row for row in two.rows if (row.model, row.method) != ("two", "adascale_a")]
     models = [dataclasses.replace(model, scores={}) for model in two.models]
     text = report_page(dataclasses.replace(two, rows=rows, models=models))
-    first = re.search(r"<tbody>\n(<tr>.*?</tr>)", text)
-    assert first
-    assert "1 of 2 networks" in first[1]
-    assert "best" not in first[1]
+    line = re.search(r'<tbody>.*?(<tr><th scope="row" data-value="adascale_a">.*?</tr>)\n</tbody>', text, re.DOTALL)
+    assert line, "it is the last line"
+    assert "1 of 2 networks" in line[1]
+    assert "best" not in line[1]
 
 
 def test_parts_that_do_not_exist_are_not_shown(text: str) -> None:
@@ -308,7 +309,7 @@ def test_a_browser_sorts_by_the_heading_pressed(place: int, tmp_path: Path) -> N
     rows = [dataclasses.replace(row, fpr95=1.0) if row.method == "knn" else row for row in run.rows]
     rows = [dataclasses.replace(row, fpr95=0.05) if row.method == "ebo" else row for row in rows]  # 5 < 100, as numbers
     told = ask(
-        report_page(dataclasses.replace(changed(run, scores={}), rows=rows)),
+        report_page(dataclasses.replace(changed(run, scores={}), rows=rows), Look(sort="method")),
         SORT.replace("PLACE", str(place)),
         tmp_path,
     )

@@ -251,7 +251,7 @@ def test_val_is_set_aside(tmp_path: Path, count: int, aside: int) -> None:
     suite = own_suite(str(path), None, None, [str(folder(tmp_path / "near"))], [], [])
     images = open_suite(suite)
     assert (len(images.val), len(images.id)) == (aside, count - aside)
-    assert sorted([*images.val.names, *images.id.names]) == sorted(f"id.npz[{i}]" for i in range(count))
+    assert sorted([*images.val.names, *images.id.names]) == sorted(f"{path}[{i}]" for i in range(count))
     assert list(images.id.labels or []) == sorted(images.id.labels or [])
     assert open_suite(suite).val.names == images.val.names
     if count > 6:
@@ -267,7 +267,11 @@ def test_limit(tmp_path: Path) -> None:
     known, near = folder(tmp_path / "id", 20), folder(tmp_path / "near", 3)
     suite = own_suite(str(known), None, str(near), [f"n={near}"], [], ["noise:2"])
     images = open_suite(suite, limit=5)
-    assert [len(s) for s in (images.id, images.val, images.near["n"], images.shifted["noise:2"])] == [5, 5, 3, 5]
+    assert [len(s) for s in (images.id, images.val, images.near["n"], images.shifted["noise:2"])] == [5, 10, 3, 5]
+    assert images.found == {"val": 10, "train": 3}
+    learned = open_suite(suite, limit_fit=2)
+    assert [len(s) for s in (learned.id, learned.val, learned.train or ())] == [10, 2, 2]
+    assert "limit_fit=0; give at least 1" in refusal(open_suite, suite, limit_fit=0)
     assert list(images.id.names) == sorted(images.id.names)
     assert images.shifted["noise:2"].names == images.id.names
     assert open_suite(suite, limit=5).id.names == images.id.names

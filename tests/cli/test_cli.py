@@ -22,7 +22,8 @@ from tests.shell import NETWORK, fit, inside, rows, run
 def test_fit_and_score_as_separate_commands(place: Path) -> None:
     done = run(place, "fit", "id", "--model", "nets.py:Net", "-o", "out/d.safetensors")
     assert done.returncode == 0, done.stderr
-    assert "At most 5 % of fresh in-distribution images are flagged (20 calibration images)." in done.stdout
+    assert "At most 5 % of fresh in-distribution images are flagged on average;" in done.stdout
+    assert "90 % of detectors with 20 calibration images flag 0.3 to 13.9 %." in done.stdout
     assert not (place / "out" / "d.safetensors.parts").exists()
     done = run(place / "id", "score", ".", "--detector", "../out/d.safetensors", "-o", "../scores.csv")
     assert done.returncode == 0, done.stderr
@@ -43,15 +44,17 @@ def test_fit_and_score_as_separate_commands(place: Path) -> None:
 def test_broken_images_have_their_row_and_the_run_goes_on(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = odd_folder(place / "odd")
     detector = fit(place, monkeypatch)
+    monkeypatch.chdir(place)
     for suffix in ("csv", "jsonl", "parquet"):
         output = place / f"s.{suffix}"
-        assert inside(monkeypatch, "score", place / "odd", "-d", detector, "-o", output) == console.SOME_UNREADABLE
+        assert inside(monkeypatch, "score", "odd", "-d", detector, "-o", output) == console.SOME_UNREADABLE
     parquet = pytest.importorskip("pyarrow.parquet").read_table(place / "s.parquet").to_pylist()
     lines = [json.loads(line) for line in (place / "s.jsonl").read_text().splitlines()]
     assert parquet == lines
-    assert [row["image"] for row in lines] == [row["image"] for row in rows(place / "s.csv")] == sorted(expected)
+    names = [f"odd/{name}" for name in sorted(expected)]
+    assert [row["image"] for row in lines] == [row["image"] for row in rows(place / "s.csv")] == names
     for row in lines:
-        reason = expected[row["image"]]
+        reason = expected[row["image"].removeprefix("odd/")]
         assert (row["score"] is None) == (reason is not None), row
         assert reason is None or reason in row["error"]
     # Fitting beside broken files skips and counts them, too.
@@ -63,8 +66,8 @@ def test_stdout_is_data_only(place: Path, monkeypatch: pytest.MonkeyPatch) -> No
     done = run(place, "score", "id", "-d", detector)
     assert done.stdout.splitlines()[0] == "image,score,p_value,is_ood,prediction,error"
     assert len(done.stdout.splitlines()) == 31
-    done = run(place, "score", "id", "-d", detector, "--json")
-    assert [json.loads(line)["image"] for line in done.stdout.splitlines()] == [f"{i:02d}.png" for i in range(30)]
+    done = run(place, "score", "id", "-d", detector, "--jsonl")
+    assert [json.loads(line)["image"] for line in done.stdout.splitlines()] == [f"id/{i:02d}.png" for i in range(30)]
 
 
 def test_npz_lists_and_single_files(
@@ -73,13 +76,15 @@ def test_npz_lists_and_single_files(
     detector = fit(place, monkeypatch)
     np.savez(place / "a.npz", images=np.zeros((2, 20, 20, 3), np.uint8))
     (place / "list.txt").write_text("id/00.png 1\nid/01.png 2\n")
-    for source, names in (
-        ("a.npz", ["a.npz[0]", "a.npz[1]"]),
-        ("list.txt", ["id/00.png", "id/01.png"]),
-        ("id/05.png", ["05.png"]),
+    monkeypatch.chdir(place)
+    for sources, names in (
+        (["a.npz"], ["a.npz[0]", "a.npz[1]"]),
+        (["list.txt"], ["id/00.png", "id/01.png"]),
+        (["id/05.png"], ["id/05.png"]),
+        (["id/0[12].png", "./id/29.png", "a.npz"], ["id/01.png", "id/02.png", "./id/29.png", "a.npz[0]", "a.npz[1]"]),
     ):
         capsys.readouterr()
-        assert inside(monkeypatch, "score", place / source, "-d", detector) == 0
+        assert inside(monkeypatch, "score", *sources, "-d", detector) == 0
         assert [row["image"] for row in csv.DictReader(capsys.readouterr().out.splitlines())] == names
 
 

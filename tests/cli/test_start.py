@@ -39,14 +39,35 @@ class Mine(Detector):
         ("fti", 2),
         ("fit . --model digits -o x --method scal", 2),
         ("fit nowhere --model digits -o x", 2),
+        ("fit . --model digits -o x --classes nowhere.txt", 2),
         ("score . -d nowhere.safetensors", 2),
         ("inspect nowhere.safetensors", 2),
         ("bench digist --no-report", 2),
-        ("bench digits --methods scal", 2),
+        ("bench digits --method scal", 2),
+        ("bench --modle x", 2),
+        ("study lamda", 2),
+        ("study k2 --preset imagenet/resnet-49", 2),
+        ("fit . --model digits -o x --alpha 5", 2),
+        ("fit . --model torchvison:resnet18 -o x", 2),
+        ("fit . --model digits -o x --std 0", 2),
+        ("score . -d . -o x.xlsx", 2),
+        ("cache", 0),
+        ("cache size --json", 0),
+        ("cache clean", 2),
+        ("cache clean --older-than 3", 2),
         ("tune --method nowhere.py:Mine", 2),
         ("compare nowhere nothing", 2),
         ("train --model adascale:resnet-18 --data nowhere", 2),
+        ("train --model adascale:resnet-18 --data . --init nowhere.pth", 2),
         ("check nowhere.py:Mine", 2),
+        ("check scal", 2),
+        ("methods scal", 2),
+        ("fit . --model digits -o x --confidence 95", 2),
+        ("score . -d . --alpha 0", 2),
+        ("score . -d . --confidence 0.2", 2),
+        ("score . -d . --fdr 10", 2),
+        ("score . -d . --fdr 0.1 --decide", 2),
+        ("score . -d . --confidence 0.9 --no-confidence", 2),
     ],
 )
 def test_torch_is_not_imported(arguments: str, code: int, tmp_path: Path) -> None:
@@ -69,6 +90,7 @@ def test_messages_of_the_library_are_put_in_the_words_of_the_shell() -> None:
     assert in_flags("Pass head='fc' or compiled=True.") == "Pass --head fc or --compile."
     assert in_flags("Pass method=detectors.get('a.py:B').") == "Pass --method a.py:B."
     assert in_flags("Pass load(..., method=) for a class") == "Pass --method for a class"
+    assert in_flags("confidence=95; fdr=2 and alpha=5.") == "--confidence 95; --fdr 2 and --alpha 5."
     assert in_flags("p_max=101 is above 100") == "p_max=101 is above 100"
     assert in_flags("use --set scale.percentile=80, a.alpha=3") == "use --set scale.percentile=80, a.alpha=3"
 
@@ -107,7 +129,7 @@ def test_a_method_in_a_file_is_fitted_scored_and_compared(
     (place / "near").mkdir()
     (place / "id" / "00.png").rename(place / "near" / "00.png")
     own = ["--id", place / "id", "--near", place / "near", "--model", model, "--no-report"]
-    assert inside(monkeypatch, "bench", *own, "--methods", f"{mine},ebo", "--out", place / "o", "--json") == 0
+    assert inside(monkeypatch, "bench", *own, "--method", f"{mine},ebo", "--out", place / "o", "--json") == 0
     assert inside(monkeypatch, "tune", "--id", place / "id", "--model", model, "--method", mine) == 2
     assert "mine" in capsys.readouterr().err
     fitted = run(place, "fit", "id", "--model", "nets.py:Net", "--method", "mine.py:Mine", "-o", "d.st")

@@ -121,7 +121,7 @@ def test_a_report_of_several_runs_says_so(
     page, words = place / "o" / "report.html", "Not all sections are of the same"
     assert inside(monkeypatch, "study", "k1", "lambda", "--id", place / "id", *own) == 0
     assert words not in page.read_text()
-    assert inside(monkeypatch, "study", "k1", "--id", place / "id", *own, "--limit", "5") == 0
+    assert inside(monkeypatch, "study", "k1", "--id", place / "id", *own, "--limit", "5", "--limit-fit", "5") == 0
     assert (
         f"{words} images; do not compare across them. lambda: id, 30 images, Net; k1: id, 15 images" in page.read_text()
     )

@@ -76,11 +76,12 @@ def test_every_method_by_name_and_back_from_disk(cls: type[detectors.Detector], 
 
 
 def test_parameters_reach_the_method(net: nn.Module) -> None:
-    detector = OODDetector(net, p_max=90, pixels="random", seed=7)
+    detector = OODDetector(net, "adascale_a", p_max=90, pixels="random", seed=7)
     assert detector.method == detectors.AdaSCALE_A(p_max=90, pixels="random", seed=7)
+    assert OODDetector(net, p_max=90).method == detectors.get("combined")(p_max=90)
     assert OODDetector(net, detectors.LTS(70)).method == detectors.LTS(70)
-    with pytest.raises(InputError, match="no parameter 'p_mx'; it has: epsilon, fraction"):
-        OODDetector(net, p_mx=90)
+    with pytest.raises(InputError, match=r"no parameter 'p_mx'; did you mean 'p_max'\? It has: epsilon, fraction"):
+        OODDetector(net, "adascale_a", p_mx=90)
     with pytest.raises(InputError, match="set them on it"):
         OODDetector(net, detectors.LTS(), percentile=70)
 
@@ -95,7 +96,7 @@ def test_what_is_fitted_on_does_not_set_the_threshold(net: nn.Module) -> None:
 
 
 def test_few_images_say_plainly_what_holds(net: nn.Module) -> None:
-    with pytest.warns(AdascaleWarning, match=r"At most 16\.7 % .* at least 19 of them\. Give fit at least 29 images"):
+    with pytest.warns(AdascaleWarning, match=r"At most 16\.7 % .* 19 calibration images\. Give fit at least 29 images"):
         detector = OODDetector(net).fit(images(10))
     assert detector.threshold < float("inf")
     assert torch.equal(detector(images(9, seed=2)).is_ood, detector(images(9, seed=2)).p_value <= 1 / 6)
@@ -154,8 +155,9 @@ def test_the_file_says_what_it_is(fitted: OODDetector, tmp_path: Path) -> None:
     fitted.save(tmp_path / "d.safetensors", model="net.py:make")
     with safe_open(tmp_path / "d.safetensors", framework="pt") as file:  # any safetensors reader can
         record = json.loads(file.metadata()["adascale"])["record"]
-    assert record["method"] == "adascale_a"
-    assert record["parameters"]["p_max"] == 85
+    assert record["method"] == "combined"
+    assert record["parameters"]["p_max"] == 61.6  # 128 features
+    assert record["parameters"]["members"] == ["adascale_l", "fdbd", "gen", "vim"]
     assert record["calibration"]["images"] == 48
     assert record["head"]["name"] == "fc"
     assert record["input"] == {

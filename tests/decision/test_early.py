@@ -105,7 +105,7 @@ def test_bounds_hold_where_the_energy_turns() -> None:
 
 
 @pytest.mark.parametrize("make", [SmallNet, SignedNet])
-@pytest.mark.parametrize("method", ["adascale_a", "adascale_l"])
+@pytest.mark.parametrize("method", ["adascale_a", "adascale_l", "combined"])
 @pytest.mark.parametrize("pixels", ["trivial", "random"])
 def test_decisions_are_those_of_the_verdict(make: type[nn.Module], method: str, pixels: str) -> None:
     net, pictures = seeded(make), images(70, seed=3) * torch.linspace(0.2, 3, 70).view(-1, 1, 1, 1)

@@ -188,6 +188,7 @@ def two_heads() -> str:
 
 def test_another_head_does_not_resume_from_the_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "two.py").write_text(two_heads())
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")  # else the date of fitting differs
     base = ["fit", place / "id", "--model", f"{place / 'two.py'}:Net", "-o", place / "h.st"]
     monkeypatch.setattr("adascale.cli.fit.shutil", SimpleNamespace(rmtree=lambda *_, **__: None))  # the parts stay
     assert inside(monkeypatch, *base, "--head", "fc") == 0
@@ -203,6 +204,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     place: Path, monkeypatch: pytest.MonkeyPatch, verb: str, killed: signal.Signals
 ) -> None:
     detector = fit(place, monkeypatch)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")  # else the date of fitting differs
     if verb == "fit":
         arguments = ["fit", "id", "--model", "nets.py:Net", "-o", "again.safetensors", "--batch-size", "3"]
         partial, output = place / "again.safetensors.parts", place / "again.safetensors"

@@ -42,7 +42,7 @@ def test_whole_numbers_choices_and_switches(cls: type[Detector], name: str, kind
         ("adascale_a", {"seed": 1.5}, "seed=1.5; it must be a whole number."),
         ("scale", {"percentile": "90"}, "percentile='90'; it must be a percentage from 0 to 100."),
         ("scale", {"percentile": 100.5}, "percentile=100.5; it must be a percentage from 0 to 100."),
-        ("scale", {"relu": 1}, "relu=1; it must be True or False."),
+        ("scale", {"relu": 1}, "relu=1; it must be True or False or None."),
         ("knn", {"k": 0}, "k=0; it must be a whole number at least 1."),
         ("knn", {"k": 50.0}, "k=50.0; it must be a whole number at least 1."),
         ("ebo", {"temperature": 0}, "temperature=0; it must be a finite number above 0."),

@@ -19,10 +19,10 @@ from tests.images.pictures import GREY, RGB, odd_folder, picture
 def test_one_answer_for_every_file(tmp_path: Path, preprocess: Preprocess) -> None:
     expected = odd_folder(tmp_path)
     found = find_images(tmp_path)
-    assert list(found.names) == sorted(expected)
+    assert list(found.names) == [f"{tmp_path}/{name}" for name in sorted(expected)]
     batches = list(load_batches(found, preprocess, batch_size=5))
-    failures = {found.names[i]: reason for batch in batches for i, reason in batch.failures.items()}
-    read = [found.names[i] for batch in batches for i in batch.indices]
+    failures = {found.keys[i]: reason for batch in batches for i, reason in batch.failures.items()}
+    read = [found.keys[i] for batch in batches for i in batch.indices]
     assert sorted(read) == sorted(name for name, reason in expected.items() if reason is None)
     for name, reason in expected.items():
         if reason is not None:
@@ -54,7 +54,7 @@ class TestDraft:
     def test_pixels_stay_close(self, large: ImageSet) -> None:
         exact = next(load_batches(large, RGB)).images
         quick = next(load_batches(large, replace(RGB, draft=True))).images
-        assert list(large.names) == ["large.jpg", "other.png", "small.jpg"]
+        assert list(large.keys) == ["large.jpg", "other.png", "small.jpg"]
         assert not torch.equal(quick[0], exact[0])
         assert float((quick[0] - exact[0]).abs().max()) * 0.25 * 255 < 6  # of 255
         assert torch.equal(quick[1:], exact[1:])  # no JPEG; too small already

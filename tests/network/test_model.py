@@ -94,6 +94,7 @@ def variant(form: str) -> nn.Module:
     return seeded(lambda: Variant(form))
 
 
+@pytest.mark.filterwarnings("ignore:.* ends in a :adascale.AdascaleWarning")
 @pytest.mark.parametrize(("form", "head"), FOUND.items())
 def test_the_head_is_found_and_proven(form: str, head: str) -> None:
     model: Any = variant(form)
@@ -135,6 +136,7 @@ def test_a_named_head_is_proven_before_it_is_used() -> None:
     assert torch.allclose(head(outputs.features).float(), outputs.logits, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:.* ends in a :adascale.AdascaleWarning")
 @pytest.mark.parametrize("name", ["fp16", "bf16"])
 def test_softmax_in_half_precision(name: str) -> None:
     needs_precision(name)

@@ -99,15 +99,21 @@ def test_nothing_is_unpickled(file: Path, tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("resnet50", "none of the forms"),
+        ("resnet50", "none of the forms .* did you mean 'torchvision:resnet50'"),
+        ("torchvison:resnet50", "none of the forms .* did you mean 'torchvision:resnet50'"),
         ("keras:x", "none of the forms"),
-        ("nets.py:", "none of the forms"),
+        ("nets.py:", "no Python file nets.py"),
+        ("{file}", "lacks the name of its factory; it has make, ready, breaks: write .*nets.py:make"),
+        ("{file}:", "lacks the name of its factory"),
         ("nowhere.py:make", "no Python file"),
-        ("{file}:missing", "no 'missing'"),
+        ("{file}:missing", "no 'missing' .* It has make, ready, breaks"),
+        ("{file}:mak", "no 'mak' .*; did you mean 'make'"),
         ("{file}:number", "no 'number'"),
         ("{file}:breaks", "ValueError: no such luck"),
-        ("torchvision:resnet5", "no classifier 'resnet5'"),
-        ("timm:resnet5", "could not be made"),
+        ("torchvision:resnet5", "no classifier 'resnet5'; did you mean 'resnet"),
+        ("torchvision:fasterrcnn_resnet50_fpn", "no classifier of images"),
+        ("timm:resnet5", "timm has no network 'resnet5'; did you mean 'resnet"),
+        ("adascale:resnet18", "no network 'resnet18'; did you mean 'resnet-18'"),
         ("hf:./nothing/here", "could not be made"),
     ],
 )
@@ -125,7 +131,7 @@ def test_bad_weights_are_named(file: Path, tmp_path: Path) -> None:
         ("none.pth", "no weights file"),
         ("text.pth", "cannot be read"),
         ("list.pth", "no state dict"),
-        ("other.safetensors", "Missing key"),
+        ("other.safetensors", "0 of 4 keys match; 4 missing .0.weight, 0.bias, 3.weight .*; 1 unexpected .x."),
     ):
         with pytest.raises(InputError, match=words):
             load_network(f"{file}:make", tmp_path / name)

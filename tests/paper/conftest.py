@@ -25,7 +25,7 @@ Run = Callable[[str], Result]
 def experiment(tmp_path_factory: pytest.TempPathFactory) -> Experiment:
     """The digits with 110 images of each set and a quickly trained network."""
     suite = load_suite("digits")
-    images, preprocess = open_suite(suite, limit=110), Preprocess(**digits.PREPROCESS)
+    images, preprocess = open_suite(suite, limit=110, limit_fit=110), Preprocess(**digits.PREPROCESS)
     network = digits.train_network(digits.digit_images("train"), epochs=3)
     subject = Subject(Network("digits", Classifier(network), preprocess))
     return Experiment(suite, images, [subject], tmp_path_factory.mktemp("cache"), passes=Passes(110))

@@ -43,7 +43,7 @@ def test_every_form_has_the_same_figures() -> None:
     markdown, latex = to_markdown(document), to_latex(document)
     assert "| a_b\\|c | 10.00 | 12.35 ± 0.50 | +2.35 | 3.00 |" in markdown
     assert "| row | Near FPR@95 paper | Near FPR@95 measured | Near FPR@95 difference | Near time (ms) |" in markdown
-    assert r"a\_b|c & 10.00 & \textbf{12.35 ± 0.50} & +2.35 & 3.00 \\" in latex
+    assert r"a\_b\textbar{}c & 10.00 & \textbf{12.35 $\pm$ 0.50} & +2.35 & 3.00 \\" in latex
     ((title, shown),) = by_group(TABLE)
     assert title == "A <table>: Near"
     assert "a_b|c 10.00 12.35 ± 0.50 +2.35 3.00" in re.sub(" +", " ", printed(shown))

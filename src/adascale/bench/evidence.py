@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from adascale.bench.results import KINDS, ModelRun
+from adascale.bench.columns import KINDS
+from adascale.bench.results import ModelRun
 from adascale.report.document import Cell, Column, Line, Table
 
 _MEAN, _LOUDEST = "Mean evidence", "Loudest, in % of the images"

@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adascale.bench.results import MEANS, METRICS, ModelRun, Row, Run, Spectrum
+from adascale.bench.columns import MEANS, METRICS, Spectrum
+from adascale.bench.headline import standing
+from adascale.bench.results import ModelRun, Row, Run
 from adascale.bench.run import Job, tested
 from adascale.bench.suites import Suite, SuiteImages
 from adascale.core.version import __version__
@@ -24,7 +26,8 @@ def run_jobs(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> Run:
     """Run the jobs, one network after the other."""
     models = [job.run() for job in jobs]
     rows = [row for model in models for row in figures(model)]
-    return Run(suite.name, models, rows, reproduce(suite, images, jobs))
+    standings = {model.model: found for model in models if (found := standing(model)) is not None}
+    return Run(suite.name, models, rows, reproduce(suite, images, jobs), standings)
 
 
 def figures(model: ModelRun, intervals: bool = True) -> list[Row]:
@@ -99,8 +102,11 @@ def _about(job: Job) -> dict[str, Any]:
                 "parameters": method.parameters,
                 "fits_on": method.fits_on,
                 "tuned": str(job.tunings[label]) if label in job.tunings else None,
+                "setting": fitted.setting if (fitted := job.fitted.get(label)) else "",
+                "images": fitted.reference_images if fitted else 0,
             }
             for label, method in job.methods.items()
         },
         "left_out": job.left_out,
+        "twins": job.twins,
     }

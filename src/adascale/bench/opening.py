@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from adascale.core.errors import InputError
-from adascale.images.sources import LIST_SUFFIXES, ImageSet, find_images
+from adascale.images.places import LIST_SUFFIXES
+from adascale.images.sources import ImageSet, find_images
 
 if TYPE_CHECKING:
     from adascale.bench.suites import Source
@@ -66,7 +67,7 @@ def _labels(images: ImageSet, table: Path) -> list[int]:
     with open(table, newline="", encoding="utf8", errors="replace") as lines:
         rows = [row for row in csv.reader(lines) if len(row) >= 2]
     known = {row[0]: int(row[1]) for row in rows if re.fullmatch(r"-?\d+", row[1].strip())}
-    keys = [name if name in known else name.rpartition("/")[2] for name in images.names]
+    keys = [name if name in known else name.rpartition("/")[2] for name in images.keys]
     if unknown := [key for key in keys if key not in known]:
         raise InputError(f"{table} has no class for {unknown[0]} ({len(unknown)} such); give filename,class_index.")
     return [known[key] for key in keys]

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adascale.bench import plots
+from adascale.bench.columns import BOTH, KINDS, Kind, Look, Spectrum
 from adascale.bench.evidence import evidence_table
-from adascale.bench.results import BOTH, KINDS, Kind, ModelRun, Row, Run, Spectrum
-from adascale.bench.tables import per_set, summaries, summary
+from adascale.bench.results import ModelRun, Row, Run
+from adascale.bench.tables import absences, leads, per_set, summaries, summary
 from adascale.report import html
 from adascale.report.document import Table
 from adascale.storage.atomic import write_text
 
 
-def write_report(run: Run, path: Path | str) -> None:
-    """Write the page: whole or not at all. The same run gives the same bytes."""
-    write_text(Path(path), report_page(run))
+def write_report(run: Run, path: Path | str, look: Look = Look()) -> None:
+    """Write the page: whole or not at all. The same run and look give the same bytes."""
+    write_text(Path(path), report_page(run, look))
 
 
-def report_page(run: Run) -> str:
-    """The page as text."""
-    mean = summary("Mean over the networks", run.rows, BOTH) if len(run.models) > 1 else None
+def report_page(run: Run, look: Look = Look()) -> str:
+    """The page as text. Its tables have all columns; they are sorted and cut as the look says."""
+    look = replace(look, columns=())
+    mean = summary("Mean over the networks", run.rows, BOTH, look) if len(run.models) > 1 else None
     return html.page(
-        "benchmark.html", run=run, kinds=KINDS, mean=mean, summaries=summaries(run, BOTH), sets=_sets(run),
+        "benchmark.html", run=run, kinds=KINDS, mean=mean, summaries=summaries(run, BOTH, look),
+        sets=_sets(run, look), leads=leads(run), absences={model.model: absences(model) for model in run.models},
         networks=[_network(model) for model in run.models],
     )  # fmt: skip
 
 
-def _sets(run: Run) -> dict[tuple[str, Kind], dict[Spectrum, Table]]:
+def _sets(run: Run, look: Look) -> dict[tuple[str, Kind], dict[Spectrum, Table]]:
     """The tables of each OOD set: without and with shifted ID images on the ID side."""
     groups: dict[tuple[str, Kind], dict[Spectrum, list[Row]]] = {}
     for row in run.rows:
@@ -36,7 +40,7 @@ def _sets(run: Run) -> dict[tuple[str, Kind], dict[Spectrum, Table]]:
             groups.setdefault((row.dataset, row.kind), {}).setdefault(row.spectrum, []).append(row)
     several = len({row.model for row in run.rows}) > 1
     return {
-        name: {spectrum: per_set(rows, several) for spectrum, rows in spectra.items()}
+        name: {spectrum: per_set(rows, several, look) for spectrum, rows in spectra.items()}
         for name, spectra in groups.items()
     }
 

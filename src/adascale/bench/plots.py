@@ -15,8 +15,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from adascale.bench.columns import Kind
 from adascale.bench.diagnostics import mean_ratio
-from adascale.bench.results import Kind, ModelRun, Profile, Run
+from adascale.bench.headline import by_auroc
+from adascale.bench.results import ModelRun, Profile, Run
 from adascale.core.errors import InputError
 from adascale.maths import metrics
 from adascale.report.charts import binned, finite, plot, styles
@@ -41,8 +43,9 @@ def ood_sets(run: ModelRun) -> list[str]:
 
 
 def compared(run: ModelRun) -> list[str]:
-    """The method shown and, if they were run, SCALE and MSP to compare it with."""
-    return [method for method in dict.fromkeys((run.shown, "scale", "msp")) if method in run.scores]
+    """The method shown, which is the deployed one, and the best; then SCALE and MSP up to three in all."""
+    wanted = (run.shown, next(iter(by_auroc(run)[2]), ""), "scale", "msp")
+    return [method for method in dict.fromkeys(wanted) if method in run.scores][:3]
 
 
 def histograms(run: ModelRun, methods: Sequence[str], sets: Sequence[str] | None = None) -> list[Chart]:

@@ -9,27 +9,8 @@ from typing import Any, Literal
 from PIL import Image
 from torch import Tensor
 
-from adascale.report.document import Column
-
-Kind = Literal["id", "shifted", "near", "far"]
-Spectrum = Literal["ood", "full"]  # full: covariate-shifted ID joins the ID side
-MEANS = {"near": "nearood", "far": "farood"}  # OpenOOD's names of the means over the near and the far sets
-KINDS = {"near": "Near-OOD", "far": "Far-OOD", "shifted": "Shifted ID", "id": "ID"}  # as people read them
-
-
-def _metric(key: str, title: str, good: Literal["low", "high"], hint: str) -> Column:
-    return Column(key, title, good=good, hint=f"{hint}; {good}er is better")
-
-
-METRICS = (  # the figures of a row, as columns of a table
-    _metric("fpr95", "FPR@95", "low", "share of ID flagged where 95 % of the OOD is caught"),
-    _metric("auroc", "AUROC", "high", "chance that an OOD image scores above an ID image"),
-    _metric("fpr95_id", "FPR@95-ID", "low", "share of OOD accepted where 95 % of the ID is kept"),
-    _metric("aupr_in", "AUPR-in", "high", "area under precision and recall, ID as positive"),
-    _metric("aupr_out", "AUPR-out", "high", "area under precision and recall, OOD as positive"),
-)
-USUAL = METRICS[:2]
-BOTH = METRICS[:3]  # both meanings of FPR@95
+from adascale.bench.columns import MEANS, Kind, Spectrum
+from adascale.maths.metrics import Difference
 
 
 @dataclass(frozen=True)
@@ -93,22 +74,26 @@ class Profile:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """An image for the gallery."""
+    """An image for the gallery. label: the name of the predicted class, or its number."""
 
     dataset: str
     name: str
     score: float
     prediction: int
     picture: Image.Image
+    label: str = ""
 
 
 @dataclass(frozen=True, eq=False)
 class ModelRun:
     """The results of one network. scores: method label -> set name -> OOD scores (N,), higher = more OOD.
 
-    left_out: the methods that could not be fitted, and why. profiles and examples belong to the method ``shown`` (an
-    AdaSCALE variant if one was run, otherwise the first method); profiles are empty if it is not AdaSCALE. examples:
-    "id" are the ID images that look most OOD, "ood" the OOD images that look most ID. evidence: set name -> member ->
+    left_out: the methods that could not be fitted, and why. deployed: the line of the method that `OODDetector` has by
+    default, as ``fit`` tunes it; "" if it was not run. examples belong to the method ``shown``: the deployed one, else
+    the one with profiles, else the first; "id" are the ID images that look most OOD, "ood" the OOD images that look
+    most ID. profiles belong to ``profiled``, an AdaSCALE variant; they are empty if none was run. twins: lines that are
+    not there because tuning chose the parameters of another, and that other. unreadable: the sets that were left out
+    because none of their images can be read, with the reason for each image. evidence: set name -> member ->
     what it adds to the score of each image (N,), by the first method that combines others; empty if there is none.
     """
 
@@ -120,14 +105,36 @@ class ModelRun:
     shown: str
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     examples: Mapping[Literal["id", "ood"], Sequence[Example]] = field(default_factory=dict)
+    deployed: str = ""
+    profiled: str = ""
+    twins: Mapping[str, str] = field(default_factory=dict)
+    unreadable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     evidence: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Which method leads, by the mean AUROC over the sets of a kind, and whether by more than chance.
+
+    ahead: its lead over the ``second``; None if it is alone. deployed: the line that ``fit`` deploys by default, "" if
+    it was not run. gap: the lead over the deployed line; None if that is the best one itself.
+    """
+
+    kind: Kind
+    best: str
+    auroc: float
+    second: str = ""
+    ahead: Difference | None = None
+    deployed: str = ""
+    gap: Difference | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A benchmark: its networks, its rows, and all that is needed to reproduce it."""
+    """A benchmark: its networks, its rows, who leads on each network, and all that is needed to reproduce it."""
 
     suite: str
     models: Sequence[ModelRun]
     rows: Sequence[Row]
     reproduce: Mapping[str, Any]
+    standings: Mapping[str, Standing] = field(default_factory=dict)

@@ -2,45 +2,59 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from adascale.bench.diagnostics import Profiler, has_profile
-from adascale.bench.results import Example, Kind, ModelRun, Profile, SetInfo
+from adascale.bench.columns import Kind
+from adascale.bench.diagnostics import has_profile
+from adascale.bench.results import ModelRun, SetInfo
+from adascale.bench.scoring import Scored, examples, infinite
 from adascale.bench.suites import SuiteImages
 from adascale.core.errors import InputError
-from adascale.core.progress import Advance, progress
+from adascale.core.progress import progress
 from adascale.core.types import Outputs, View
-from adascale.decision.fitting import Outliers, Plan
+from adascale.decision.fitting import Fitted, Outliers, Plan
+from adascale.decision.ood_detector import OODDetector
 from adascale.decision.tuning import Judge, Point, Tuning, grid
 from adascale.detectors import Detector
 from adascale.extraction.batches import Passes
-from adascale.extraction.cache import Extracted, Extractor
+from adascale.extraction.cache import Extracted, Extractor, UnreadableError
 from adascale.images.outliers import OUTLIERS, Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
 
-_GALLERY = 12
+# What `OODDetector` and ``adascale fit`` take where no method is named.
+DEFAULT: str = inspect.signature(OODDetector).parameters["method"].default
+_TUNED = " (tuned)"
 
 
 @dataclass(frozen=True)
 class Entry:
     """One line of the table: a method, and by what its parameters are chosen (None: they are not).
 
-    given: parameters that are kept when the others are chosen.
+    given: parameters that are kept when the others are chosen. deployed: the line is the detector that ``fit`` makes
+    of the validation images: tuned if ``fit`` would tune it, on the same images, and fitted on as many; where it is not
+    tuned, its label is the name of the method. twin: the label of another line of the method; this one is left out if
+    both have the same parameters.
     """
 
     label: str
     method: Detector
     tune: Judge | None = None
     given: frozenset[str] = frozenset()
+    deployed: bool = False
+    twin: str = ""
+
+    @classmethod
+    def as_deployed(cls, method: Detector, given: frozenset[str] = frozenset()) -> Entry | None:
+        """The line of a method that ``fit`` tunes by default; None for others, and where ``given`` prevents it."""
+        wanted = Plan(method, given).wanted
+        return cls(f"{method.name}{_TUNED}", method, given=given, deployed=True) if wanted else None
 
     def space(self) -> dict[str, tuple[Any, ...]]:
         """The parameters that are left to choose, with their values."""
@@ -77,49 +91,89 @@ class Job:
         self.extractor = shared or Extractor(network, known, self.cache, self.passes)
         self.entries = [replace(entry, method=replace(entry.method).for_input(known.std)) for entry in self.entries]
         self.methods: dict[str, Detector] = {}
-        self.tunings: dict[str, Tuning] = {}
+        self.fitted: dict[str, Fitted] = {}
         self.left_out: dict[str, str] = {}
+        self.twins: dict[str, str] = {}
+        self.unreadable: dict[str, Mapping[str, str]] = {}
+        self._parts: dict[tuple[int, ...], ImageSet] = {}
+
+    @property
+    def tunings(self) -> dict[str, Tuning]:
+        """How the parameters of each line were chosen, where they were."""
+        return {label: fitted.tuning for label, fitted in self.fitted.items() if fitted.tuning is not None}
 
     def run(self) -> ModelRun:
-        views = list(dict.fromkeys(view for entry in self.entries for view in entry.method.views))
-        sets = tested(self.images)
+        views = list(dict.fromkeys(view for entry in self.entries for view in self._views(entry)))
         val = self.extracted("val", self.images.val, views)
-        train = None if self.images.train is None else self.extracted("train", self.images.train, ())
-        extracted = {name: self.extracted(name, found, views) for name, (_, found) in sets.items()}
+        learning = any("train" in entry.method.fits_on for entry in self.entries)
+        train = self.extracted("train", self.images.train, ()) if learning and self.images.train is not None else None
+        kinds = {name: kind for name, (kind, _) in tested(self.images).items()}
+        extracted = self._tested(views)
         self._fit(val, train)
-        shown = next((label for label, method in self.methods.items() if has_profile(method)), "")
+        deployed = next((label for label in (f"{DEFAULT}{_TUNED}", DEFAULT) if label in self.methods), "")
+        with_profile = [label for label, method in self.methods.items() if has_profile(method)]
+        profiled = deployed if deployed in with_profile else next(iter(with_profile), "")
         with progress("Scoring", sum(map(len, extracted.values()))) as advance:
-            scored = {name: _Scored(self.methods, shown, found, advance) for name, found in extracted.items()}
+            scored = {name: Scored(self.methods, profiled, found, advance) for name, found in extracted.items()}
         scores = {label: {name: part.scores[label] for name, part in scored.items()} for label in self.methods}
         self.left_out |= {label: reason for label, found in scores.items() if (reason := infinite(found))}
         self.methods = {label: method for label, method in self.methods.items() if label not in self.left_out}
         if not self.methods:
             raise InputError(f"No method gave finite scores: {next(iter(self.left_out.values()))}")
-        profiles = {name: part.profile for name, part in scored.items() if part.profile is not None}
-        if shown not in self.methods:
-            shown, profiles = next(iter(self.methods)), {}
-        evidence = {name: part.evidence for name, part in scored.items() if part.evidence}
-        unknown = {**self.images.near, **self.images.far}
+        deployed, profiled = (label if label in self.methods else "" for label in (deployed, profiled))
+        shown = deployed or profiled or next(iter(self.methods))
+        unknown = {name: found for name, found in {**self.images.near, **self.images.far}.items() if name in scored}
         return ModelRun(
             model=self.network.name,
-            sets={name: SetInfo(sets[name][0], len(found), found.failures) for name, found in extracted.items()},
+            sets={name: SetInfo(kinds[name], len(found), found.failures) for name, found in extracted.items()},
             accuracy=scored["id"].accuracy,
             scores={label: scores[label] for label in self.methods},
             left_out=self.left_out,
             shown=shown,
-            profiles=profiles,
+            profiles={name: part.profile for name, part in scored.items() if profiled and part.profile is not None},
             examples={
-                "id": _examples({"id": self.images.id}, scored, shown, most=True),
-                "ood": _examples(unknown, scored, shown, most=False),
+                "id": examples({"id": self.images.id}, scored, shown, self.network.classifier.class_names, most=True),
+                "ood": examples(unknown, scored, shown, self.network.classifier.class_names, most=False),
             },
-            evidence=evidence,
+            deployed=deployed,
+            profiled=profiled,
+            twins=self.twins,
+            unreadable=self.unreadable,
+            evidence={name: part.evidence for name, part in scored.items() if part.evidence},
         )
+
+    def _tested(self, views: Sequence[View]) -> dict[str, Extracted]:
+        """The outputs of every tested set. A set without a readable image is left out, unless it is the ID set."""
+        found = {}
+        for name, (kind, images) in tested(self.images).items():
+            try:
+                found[name] = self.extracted(name, images, views)
+            except UnreadableError as error:
+                if kind == "id":
+                    raise
+                self.unreadable[name] = error.failures
+        if not {*self.images.near, *self.images.far} & set(found):
+            reasons = ", ".join(f"{name} ({next(iter(each.values()))})" for name, each in self.unreadable.items())
+            raise InputError(f"{self.network.name}: no OOD set has an image that can be read: {reasons}.")
+        return found
+
+    def _views(self, entry: Entry) -> Sequence[View]:
+        """The views that a line needs: those of its grid if it is deployed, else those of the method as it is."""
+        return self._as_fit(entry).views if entry.deployed else entry.method.views
+
+    def _as_fit(self, entry: Entry) -> Plan:
+        """The plan of `OODDetector.fit` with nothing but these parameters given."""
+        plan = OODDetector(self.network.classifier, entry.method, split_seed=self.seed).plan()
+        return replace(plan, given=entry.given)
 
     def extracted(self, name: str, images: ImageSet, views: Sequence[View], tamper: Tamper | None = None) -> Extracted:
         """The outputs of an image set, from the cache as far as they are there."""
         title = f"{self.network.name}: {name} ({len(images)} images)"
         try:
-            return self.extractor.extract(images, views, title, tamper)
+            about = {"suite": self.images.name, "network": self.network.name, "set": name}
+            return self.extractor.extract(images, views, title, tamper, about)
+        except UnreadableError as error:
+            raise UnreadableError(error.failures, f"{self.network.name}, set {name}: ") from error
         except InputError as error:
             raise InputError(f"{self.network.name}, set {name}: {error}") from error
 
@@ -127,19 +181,30 @@ class Job:
         """Fit every method, tuned where asked; those that cannot be fitted are left out with the reason."""
         outputs, learned = val.load(), None if train is None else train.load()
         for entry in self.entries:
-            method, points = entry.method, None
             try:
-                if entry.tune is not None:  # views that the other methods have no use for are not extracted
-                    points = [p for p in grid(method, entry.space()) if replace(method, **p).views == method.views]
-                plan = self._plan(method, points, entry.tune)
+                plan = self._as_fit(entry) if entry.deployed else self._plan_of(entry)
                 fitted = plan.fit(outputs, self.network.classifier.head, learned, self._outliers(plan, val))
-                self.methods[entry.label] = fitted.method
-                if fitted.tuning is not None:
-                    self.tunings[entry.label] = fitted.tuning
+                label = entry.method.name if entry.deployed and fitted.tuning is None else entry.label
+                self.methods[label], self.fitted[label] = fitted.method, fitted
             except InputError as error:
                 self.left_out[entry.label] = str(error)
+        for entry in self.entries:
+            if entry.twin in self.methods and self._alike(entry.label, entry.twin):
+                self.twins[entry.label] = entry.twin
+                del self.methods[entry.label], self.fitted[entry.label]
         if not self.methods:
             raise InputError(f"{self.network.name}: no method can be fitted: {next(iter(self.left_out.values()))}")
+
+    def _alike(self, label: str, other: str) -> bool:
+        one = self.methods.get(label)
+        return one is not None and label != other and one.parameters == self.methods[other].parameters
+
+    def _plan_of(self, entry: Entry) -> Plan:
+        """The plan of a line that is not deployed. Views that the other lines have no use for are not extracted."""
+        method, points = entry.method, None
+        if entry.tune is not None:
+            points = [p for p in grid(method, entry.space()) if replace(method, **p).views == method.views]
+        return self._plan(method, points, entry.tune)
 
     def tune(self, method: Detector, points: Sequence[Point], judge: Judge) -> Tuning:
         """The best point by AUROC; what the method is fitted on and the ID images that judge it are kept apart.
@@ -164,7 +229,8 @@ class Job:
         def outliers(chosen: Sequence[int], views: Sequence[View]) -> dict[str, Outputs]:
             if plan.judge == "ood":
                 return {name: self.extracted(name, found, views).load() for name, found in self.images.ood_val.items()}
-            ones = self.images.val.subset([val.usable[i] for i in chosen])
+            usable = tuple(val.usable[i] for i in chosen)
+            ones = self._parts.setdefault(usable, self.images.val.subset(usable))  # so that it is hashed once
             return {name: self.extracted(name, ones, views, make).load() for name, make in OUTLIERS.items()}
 
         return outliers
@@ -178,65 +244,8 @@ class Job:
         return train.fingerprint() == val.fingerprint()
 
 
-class _Scored:
-    """The scores of one set by every method, with one chunk of its shards in memory at a time.
-
-    Results are written into tensors allocated beforehand. Kept in lists, they would fragment the memory that large
-    temporaries give back.
-    """
-
-    def __init__(self, methods: Mapping[str, Detector], shown: str, extracted: Extracted, advance: Advance) -> None:
-        n, self.extracted = len(extracted), extracted
-        self.scores = {label: torch.empty(n, dtype=torch.float64) for label in methods}
-        self.predictions = torch.empty(n, dtype=torch.int64)
-        profiled, correct, labelled, start = methods.get(shown), 0, 0, 0
-        profiler = Profiler(profiled, n) if profiled is not None and has_profile(profiled) else None
-        spoken = next((label for label, method in methods.items() if method.speakers), None)
-        speakers = methods[spoken].speakers if spoken is not None else ()
-        self.evidence = {name: torch.empty(n, dtype=torch.float64) for name in speakers}
-        for outputs in extracted.chunks():
-            rows = slice(start, start + len(outputs))
-            for label, method in methods.items():
-                self.scores[label][rows], evidence = method.explained(outputs)
-                if label == spoken:
-                    for name, values in evidence.items():
-                        self.evidence[name][rows] = values
-            self.predictions[rows] = outputs.logits.argmax(1)
-            if outputs.labels is not None:
-                correct += int((self.predictions[rows] == outputs.labels).sum())
-                labelled += len(outputs)
-            if profiler is not None:
-                profiler.add(outputs)
-            start += len(outputs)
-            advance(len(outputs))
-        self.accuracy = correct / n if labelled == n else None
-        self.profile: Profile | None = profiler.profile() if profiler is not None else None
-
-
-def infinite(scores: Mapping[str, Tensor]) -> str:
-    """Why these scores of sets cannot be ranked; empty if they can."""
-    broken = {name: int((~values.isfinite()).sum()) for name, values in scores.items()}
-    worst = max(broken, key=broken.__getitem__)
-    return f"{broken[worst]} images of {worst} have infinite scores (NaN activations?)" if broken[worst] else ""
-
-
 def tested(images: SuiteImages) -> dict[str, tuple[Kind, ImageSet]]:
     """The sets that are scored, ID first."""
     groups: dict[Kind, Mapping[str, ImageSet]] = {"id": {"id": images.id}, "shifted": images.shifted}
     groups |= {"near": images.near, "far": images.far}
     return {name: (kind, found) for kind, group in groups.items() for name, found in group.items()}
-
-
-def _examples(sets: Mapping[str, ImageSet], scored: Mapping[str, _Scored], shown: str, most: bool) -> list[Example]:
-    """The images with the highest (``most``) or the lowest scores."""
-    found = []
-    for name in sets:
-        usable = scored[name].extracted.usable
-        scores = scored[name].scores[shown]
-        places = scores.sort(descending=most, stable=True).indices[:_GALLERY].tolist()
-        found += [(float(scores[i]), name, usable[i], int(scored[name].predictions[i])) for i in places]
-    found.sort(key=lambda entry: entry[0], reverse=most)
-    return [
-        Example(name, sets[name].names[i], score, prediction, sets[name].open(i))
-        for score, name, i, prediction in found[:_GALLERY]
-    ]

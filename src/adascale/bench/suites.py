@@ -94,7 +94,10 @@ class Suite:
 
 @dataclass(frozen=True, eq=False)
 class SuiteImages:
-    """The images of a suite. missing: the sets that were left out, and where they were expected."""
+    """The images of a suite. missing: the sets that were left out, and where they were expected. name: the suite's.
+
+    found: how many validation and training images there are, before a limit.
+    """
 
     id: ImageSet
     val: ImageSet
@@ -104,6 +107,8 @@ class SuiteImages:
     shifted: Mapping[str, ImageSet]
     ood_val: Mapping[str, ImageSet]
     missing: Mapping[str, str] = field(default_factory=dict)
+    found: Mapping[str, int] = field(default_factory=dict)
+    name: str = "images"
 
 
 def load_suite(name_or_path: str, data: Path | None = None) -> Suite:
@@ -141,13 +146,18 @@ def own_suite(
     return Suite(name, Source(place), fitted, trained, **groups)
 
 
-def open_suite(suite: Suite, available: bool = False, seed: int = 0, limit: int | None = None) -> SuiteImages:
+def open_suite(
+    suite: Suite, available: bool = False, seed: int = 0, limit: int | None = None, limit_fit: int | None = None
+) -> SuiteImages:
     """Find every image. Missing sets raise one error, or are left out with ``available``.
 
-    Without ``val`` a fifth of the ID images is set aside for it. ``limit``: the largest number of images of each set.
+    Without ``val`` a fifth of the ID images is set aside for it. ``limit``: the largest number of images of each tested
+    set and OOD validation set. ``limit_fit``: that of the validation and the training images, which methods learn from
+    and are tuned on; fewer of them make other detectors, so ``limit`` leaves them alone.
     """
-    if limit is not None and limit < 1:
-        raise InputError(f"limit={limit}; give at least 1 image for each set.")
+    for name, most in (("limit", limit), ("limit_fit", limit_fit)):
+        if most is not None and most < 1:
+            raise InputError(f"{name}={most}; give at least 1 image for each set.")
     missing: dict[str, str] = {}
 
     def opened(label: str, source: Source | None, own: ImageSet | None = None) -> ImageSet | None:
@@ -160,7 +170,9 @@ def open_suite(suite: Suite, available: bool = False, seed: int = 0, limit: int 
     known, val, train = (opened(part, getattr(suite, part)) for part in _PARTS)
     if known is not None and suite.val is None:
         known, val = set_aside(known, seed)
-    known, val, train = (found and at_most(found, limit, seed) for found in (known, val, train))
+    known = known and at_most(known, limit, seed)
+    found_fit = {name: len(found) for name, found in (("val", val), ("train", train)) if found is not None}
+    val, train = (found and at_most(found, limit_fit, seed) for found in (val, train))
     groups: dict[str, dict[str, ImageSet]] = {group: {} for group in _GROUPS}
     for group, name, source in ((g, n, s) for g in _GROUPS for n, s in getattr(suite, g).items()):
         if source.images is not None or known is not None:
@@ -173,7 +185,7 @@ def open_suite(suite: Suite, available: bool = False, seed: int = 0, limit: int 
     refuse_shared("val", val, tested)
     for name, found in groups["ood_val"].items():
         refuse_shared(f"ood_val {name}", found, tested)
-    return SuiteImages(known, val, train, **groups, missing=missing)
+    return SuiteImages(known, val, train, **groups, missing=missing, found=found_fit, name=suite.name)
 
 
 def _lacking(suite: Suite, missing: Mapping[str, str], known: bool, groups: Mapping[str, Any]) -> str:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save_file
-
-from adascale.bench.results import KINDS, MEANS, METRICS, USUAL, ModelRun, Row, Run, Spectrum
+from adascale.bench.columns import METRICS, NAMED, SPECTRA, USUAL, Look, columns_of
+from adascale.bench.headline import headline, mean_headline
+from adascale.bench.results import ModelRun, Row, Run
+from adascale.bench.scores import save_scores
 from adascale.core.errors import InputError
 from adascale.report.csv import csv_text
 from adascale.report.document import DASH, Cell, Column, Document, Line, Table
 from adascale.report.latex import to_latex
 from adascale.report.markdown import to_markdown
-from adascale.storage.atomic import replacing, write_text
+from adascale.storage.atomic import write_text
 
 FORMAT, FORMAT_VERSION = "adascale-benchmark", 1
 # Column of results.csv -> field of a row. The first are OpenOOD's.
@@ -29,36 +29,55 @@ _COLUMNS = {
 _READ_AS = (
     "Percent. FPR@95: share of ID flagged where 95 % of the OOD is caught (as OpenOOD). Unweighted means over sets."
 )
-_SPECTRA: Mapping[Spectrum, str] = {"ood": "", "full": ", full spectrum"}
 
 
-def summary(title: str, rows: Sequence[Row], metrics: Sequence[Column]) -> Table:
+def summary(title: str, rows: Sequence[Row], metrics: Sequence[Column], look: Look | None = None) -> Table:
     """The means over the near and the far sets, a line for each method; over several networks, their means.
 
-    A method that is missing on some of the networks is not ranked, and its line says on how many it was run.
+    A method that is missing on some of the networks is not ranked, and its line says on how many it was run. Without a
+    look, the lines are in the order of the methods.
     """
-    found: dict[str, dict[tuple[str, str], list[Row]]] = {}  # method -> spectrum and kind -> a row for each network
+    found: dict[str, dict[str, list[Row]]] = {}  # method -> spectrum and kind -> a row for each network
     for row in (row for row in rows if row.is_mean):
-        found.setdefault(row.method, {}).setdefault((row.spectrum, row.kind), []).append(row)
-    columns = [
-        replace(metric, key=f"{spectrum}.{kind}.{metric.key}", group=KINDS[kind] + _SPECTRA[spectrum])
-        for spectrum, kind in itertools.product(_SPECTRA, MEANS)
-        if any((spectrum, kind) in own for own in found.values())
-        for metric in metrics
-    ]
+        found.setdefault(row.method, {}).setdefault(f"{row.spectrum}.{row.kind}", []).append(row)
+    present = {group for own in found.values() for group in own}
+    known = [column for column in NAMED.values() if column.key.rpartition(".")[0] in present]
+    wanted = columns_of(metrics) if look is None else look.shown(metrics)
+    columns = [column for column in wanted if column in known]
+    sort = None if look is None else look.sorted_by(column.key for column in known)
     counts = {method: max(map(len, own.values())) for method, own in found.items()}
     most, lines = max(counts.values(), default=0), []
     for method, own in found.items():
         cells = {}
-        for column in columns:
-            spectrum, kind, figure = column.key.split(".")
-            if networks := own.get((spectrum, kind)):
+        for column in (*columns, *([] if sort is None else [sort])):
+            group, _, figure = column.key.rpartition(".")
+            if networks := own.get(group):
                 cells[column.key] = _over_networks([getattr(row, figure) for row in networks])
         if (count := counts[method]) < most:
             lines.append(Line(method, cells, rivals=None, remark=f"{count} of {most} networks"))
         else:
             lines.append(Line(method, cells))
-    return Table(title, columns, lines, head="method")
+    return ordered(Table(title, columns, lines, head="method"), sort, None if look is None else look.top)
+
+
+def ordered(table: Table, sort: Column | None, top: int | None) -> Table:
+    """The lines with the best value of the column first, and only the first few of them.
+
+    Lines that are not ranked come after the others, and those without a value last.
+    """
+    lines, sign = list(table.lines), -1 if sort is not None and sort.good == "high" else 1
+
+    def place(line: Line) -> tuple[bool, bool, float]:
+        value = None if sort is None else line.cells.get(sort.key, Cell()).measured
+        return value is None, line.rivals is None, sign * (value or 0.0)
+
+    if sort is not None:
+        lines.sort(key=place)
+    if top is None or top >= len(lines):
+        return replace(table, lines=lines)
+    note = f"The first {top} of {len(lines)} lines" + (f" by {sort.group} {sort.title}" if sort is not None else "")
+    notes = "\n".join(filter(None, (table.note, f"{note}; results.csv has all of them.")))
+    return replace(table, lines=lines[:top], rest=lines[top:], note=notes)
 
 
 def _over_networks(shares: Sequence[float]) -> Cell:
@@ -69,7 +88,7 @@ def _over_networks(shares: Sequence[float]) -> Cell:
     return Cell(100 * mean, spread=100 * (sum((share - mean) ** 2 for share in shares) / (len(shares) - 1)) ** 0.5)
 
 
-def per_set(rows: Sequence[Row], several: bool) -> Table:
+def per_set(rows: Sequence[Row], several: bool, look: Look = Look()) -> Table:
     """ID against one OOD set: a line for each method, and for each network if there are several."""
     fpr95, auroc, *others = METRICS
     columns = [
@@ -77,8 +96,14 @@ def per_set(rows: Sequence[Row], several: bool) -> Table:
         Column("interval", "95 % interval", hint="of the AUROC, by bootstrap over the images"), fpr95, *others,
         Column("id_images", "ID images"), Column("ood_images", "OOD images"),
     ]  # fmt: skip
-    title = rows[0].dataset + _SPECTRA[rows[0].spectrum]
-    return Table(title, columns, [_set_line(row) for row in rows], head="method")
+    title = rows[0].dataset + SPECTRA[rows[0].spectrum]
+    sort = look.sorted_by(column.key for column in NAMED.values())
+    metric = None if sort is None else next(one for one in METRICS if sort.key.endswith(f".{one.key}"))
+    lines: list[Line] = []
+    for model in dict.fromkeys(row.model for row in rows):
+        own = Table(title, columns, [_set_line(row) for row in rows if row.model == model])
+        lines += ordered(own, metric, look.top).lines
+    return Table(title, columns, lines, head="method")
 
 
 def _set_line(row: Row) -> Line:
@@ -89,32 +114,56 @@ def _set_line(row: Row) -> Line:
     return Line(row.method, cells, rivals=row.model)
 
 
-def summaries(run: Run, metrics: Sequence[Column]) -> list[Table]:
+def summaries(run: Run, metrics: Sequence[Column], look: Look = Look()) -> list[Table]:
     """The summary of each network."""
-    return [summary(one.model, [row for row in run.rows if row.model == one.model], metrics) for one in run.models]
+    return [
+        summary(one.model, [row for row in run.rows if row.model == one.model], metrics, look) for one in run.models
+    ]
 
 
-def for_terminal(run: Run, model: ModelRun) -> Table:
+def for_terminal(run: Run, model: ModelRun, look: Look = Look()) -> Table:
     """The means of one network, with a title for the terminal."""
     accuracy = "" if model.accuracy is None else f", accuracy {100 * model.accuracy:.2f} %"
-    title = f"{run.suite}: {model.model}{accuracy}\nFPR@95 / AUROC in percent"
-    return _short(summary(title, [row for row in run.rows if row.model == model.model], USUAL))
+    table = summary("", [row for row in run.rows if row.model == model.model], USUAL, look)
+    quantities = " / ".join(dict.fromkeys(column.title for column in table.columns))
+    return _short(replace(table, title=f"{run.suite}: {model.model}{accuracy}\n{quantities} in percent"))
 
 
-def run_document(run: Run) -> Document:
+def leads(run: Run) -> list[str]:
+    """The sentence on who leads, for each network; with several, first the one on their mean."""
+    sentences = {name: headline(found) for name, found in run.standings.items()}
+    if len(run.models) == 1:
+        return list(sentences.values())
+    return [*filter(None, [mean_headline(run.rows)]), *(f"{name}: {text}" for name, text in sentences.items())]
+
+
+def run_document(run: Run, look: Look = Look()) -> Document:
     """A table for each network, and one for all of them if there are several."""
-    tables = summaries(run, USUAL)
+    tables = summaries(run, USUAL, look)
     if len(tables) > 1:
-        mean = summary(f"mean and deviation over {len(tables)} networks", run.rows, USUAL)
+        mean = summary(f"mean and deviation over {len(tables)} networks", run.rows, USUAL, look)
         tables.append(replace(mean, lines=[_with_deviation(line) for line in mean.lines]))
     notes = [_READ_AS]
     for model in run.models:
         sizes = ", ".join(f"{name} {info.images} ({info.kind})" for name, info in model.sets.items())
         notes.append(f"Images, {model.model}: {sizes}.")
+        notes += [f"{model.model}: {note}" for note in absences(model)]
         notes += [f"Left out, {model.model}: {label}: {reason}" for label, reason in model.left_out.items()]
     if note := run.reproduce.get("suite", {}).get("note"):
         notes.append(note)
-    return Document(run.suite, [_short(table) for table in tables], notes)
+    return Document(run.suite, tables, notes, lead="\n\n".join(leads(run)))
+
+
+def absences(model: ModelRun) -> list[str]:
+    """Which lines and sets are not in the tables of a network, other than methods that could not be fitted."""
+    notes = []
+    if model.twins:
+        lines = ", ".join(f"{label} = {kept}" for label, kept in model.twins.items())
+        notes.append(f"Lines with the same parameters appear once: {lines}.")
+    for name, failures in model.unreadable.items():
+        image, reason = next(iter(failures.items()))
+        notes.append(f"Left out set {name}: none of its {len(failures)} images can be read ({image}: {reason}).")
+    return notes
 
 
 def _with_deviation(line: Line) -> Line:
@@ -128,27 +177,23 @@ def _short(table: Table) -> Table:
     return replace(table, columns=columns)
 
 
-def write_results(run: Run, folder: Path) -> list[Path]:
-    """``results.csv``, ``results.json``, ``tables.md``, ``tables.tex`` and ``scores.safetensors``."""
+def write_results(run: Run, folder: Path, look: Look = Look()) -> list[Path]:
+    """``results.csv``, ``results.json``, ``tables.md``, ``tables.tex`` and ``scores.safetensors``.
+
+    look: how the tables for people are sorted and cut; CSV and JSON have every line in the order of the methods.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    document = run_document(run)
+    document = run_document(run, look)
+    short = replace(document, tables=[_short(table) for table in document.tables])
     texts = {
         "results.csv": csv_text(map(_record, run.rows), ["model", "method", *_COLUMNS]),
         "results.json": json.dumps(as_json(run), indent=1, allow_nan=False) + "\n",
-        "tables.md": to_markdown(document, marked=True),
+        "tables.md": to_markdown(short, marked=True),
         "tables.tex": to_latex(document),
     }
     for name, text in texts.items():
         write_text(folder / name, text)
-    scores = {
-        f"{model.model}/{method}/{name}": values
-        for model in run.models
-        for method, sets in model.scores.items()
-        for name, values in sets.items()
-    }
-    with replacing(folder / "scores.safetensors") as temporary:
-        save_file(scores, temporary)
-    return [folder / name for name in (*texts, "scores.safetensors")]
+    return [*(folder / name for name in texts), save_scores(run, folder)]
 
 
 def read_results(path: Path) -> dict[str, Any]:
@@ -168,11 +213,12 @@ def as_json(run: Run) -> dict[str, Any]:
     """What ``results.json`` holds."""
     failures = {
         model.model: {name: dict(info.failures) for name, info in model.sets.items() if info.failures}
+        | {name: dict(found) for name, found in model.unreadable.items()}
         for model in run.models
     }
     return {
-        "format": FORMAT, "format_version": FORMAT_VERSION, "suite": run.suite, "reproduce": run.reproduce,
-        "failures": failures, "rows": [asdict(row) for row in run.rows],
+        "format": FORMAT, "format_version": FORMAT_VERSION, "suite": run.suite, "headline": leads(run),
+        "reproduce": run.reproduce, "failures": failures, "rows": [asdict(row) for row in run.rows],
     }  # fmt: skip
 
 

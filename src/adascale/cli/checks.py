@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from adascale.bench import check_suite
+from adascale.bench.columns import IN_REGISTRY, named
 from adascale.core.errors import InputError
+from adascale.images.places import ADVICE, expanded
+from adascale.maths import promise
+from adascale.network.class_names import class_names
+from adascale.network.specs import check_spec
+from adascale.network.trained import is_network_list
+from adascale.storage.rows import SUFFIXES
 
 
 def method_names(texts: list[str]) -> list[str]:
@@ -33,24 +42,201 @@ def known_suite(value: Any) -> Any:
     return value if value is None else check_suite(value)
 
 
-def folder(value: Any) -> Any:
+SORTS = "near-auroc, far-fpr95, near-fpr95-id, far-aupr-in, near-aupr-out, full-near-auroc ..."
+
+
+def known_sort(value: Any) -> Any:
+    if value not in ("", IN_REGISTRY):
+        named(value)
+    return value
+
+
+def column_names(texts: list[str] | None) -> list[str]:
+    """The columns asked for, each once, repeated or with commas. An unknown one is refused."""
+    parts = dict.fromkeys(part.strip() for text in texts or [] for part in text.split(",") if part.strip())
+    for name in parts:
+        named(name)
+    return list(parts)
+
+
+def known_columns(value: Any) -> Any:
+    column_names(value)
+    return value
+
+
+def known_studies(value: Any) -> Any:
+    from adascale.paper.published import check_study
+
+    for name in value if value != ["list"] else []:
+        if name != "all":
+            check_study(name)
+    return value
+
+
+def known_preset(value: Any) -> Any:
+    from adascale.paper.published import place
+
+    for text in [value] if isinstance(value, str) else value or []:
+        place(text)
+    return value
+
+
+def networks(value: Any) -> Any:
+    """One network, or several; lists of networks are looked into later."""
+    for spec in [value] if isinstance(value, str) else value or []:
+        if not is_network_list(spec):
+            check_spec(spec)
+    return value
+
+
+def settings(value: Any) -> Any:
+    for text in value or []:
+        if not re.fullmatch(r"[^=]+=.*", text, re.DOTALL):
+            raise InputError(f"--set {text}: give NAME=VALUE, such as p_max=90, or METHOD.NAME=VALUE.")
+    return value
+
+
+def device(value: Any) -> Any:
+    """The form alone; whether there is such a device, PyTorch has to say."""
+    if not re.fullmatch(r"[a-z]+(:\d+)?", value):
+        raise InputError(f"--device {value} cannot be used here: give auto, cpu, cuda, cuda:1 or mps.")
+    return value
+
+
+def _promise(check: Callable[[float], None]) -> Callable[[Any], Any]:
+    """A check of a number that is part of what is promised."""
+
+    def checked(value: Any) -> Any:
+        if value is not None:
+            check(value)
+        return value
+
+    return checked
+
+
+alpha = _promise(promise.check_alpha)
+confidence = _promise(promise.check_confidence)
+fdr = _promise(promise.check_fdr)
+
+
+def seconds(text: str) -> float:
+    """The seconds of ``30d``: minutes (m), hours (h), days (d) or weeks (w)."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([mhdw])", text)
+    if match is None:
+        raise InputError(f"--older-than {text}: give a number with m, h, d or w, such as 30d.")
+    return float(match[1]) * {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}[match[2]]
+
+
+def duration(value: Any) -> Any:
+    if value is not None:
+        seconds(value)
+    return value
+
+
+def cache_limit(value: Any) -> Any:
+    from adascale.storage.entries import size_limit
+
+    size_limit(value)
+    return value
+
+
+def numbers(option: str, text: str, kind: type) -> Any:
+    """Numbers separated by commas; a single length in pixels, which is an int, stays a number."""
+    try:
+        values = tuple(kind(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"--{option} {text}: give numbers separated by commas, such as 0.485,0.456,0.406.") from error
+    return values[0] if kind is int and len(values) == 1 else values
+
+
+def side(option: str) -> Callable[[Any], Any]:
+    """A check of a length in pixels, or of HEIGHT,WIDTH."""
+
+    def check(value: Any) -> Any:
+        found = (1,) if value is None else numbers(option, value, int)
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) > 2 or min(found) < 1:
+            raise InputError(f"--{option} {value}: give one length in pixels, or HEIGHT,WIDTH, each at least 1.")
+        return value
+
+    return check
+
+
+def channels(option: str, above: float = float("-inf")) -> Callable[[Any], Any]:
+    """A check of one value for each channel."""
+
+    def check(value: Any) -> Any:
+        found = (1.0,) if value is None else numbers(option, value, float)
+        if len(found) not in (1, 3) or not all(above < one < float("inf") for one in found):
+            rule = "" if above < 0 else f", each above {above:g}"
+            raise InputError(f"--{option} {value}: give 3 values (RGB) or 1 (greyscale){rule}.")
+        return value
+
+    return check
+
+
+def no_file(value: Any) -> Any:
+    """A folder, or nothing yet."""
     if value is not None and value.exists() and not value.is_dir():
         raise InputError(f"{value} is a file; give a folder.")
     return value
 
 
+def class_file(value: Any) -> Any:
+    """A file of class names is read now, so that a mistake in it is told before any work."""
+    if value is not None:
+        class_names(value)
+    return value
+
+
+def folder(value: Any) -> Any:
+    """A folder that results can be written to; it is made later."""
+    return writable(no_file(value))
+
+
+def writable(value: Any) -> Any:
+    """A file or folder that can be written; folders on the way are made later."""
+    if value is None:
+        return value
+    place = Path(value).absolute()
+    if place.exists() and not os.access(place, os.W_OK):
+        raise InputError(f"{value} cannot be written: this user may not change it.")
+    while not place.exists():
+        place = place.parent
+    if place != Path(value).absolute() and not place.is_dir():
+        raise InputError(f"{value} cannot be written: {place} is a file, not a folder.")
+    if place.is_dir() and not os.access(place, os.W_OK | os.X_OK):
+        raise InputError(f"{value} cannot be written: this user may not write in {place}.")
+    return value
+
+
+def rows_file(value: Any) -> Any:
+    """A file for rows of results, in a format that its suffix names."""
+    if value is not None and value.suffix.lower() not in SUFFIXES:
+        raise InputError(f"The output {value} must end in {', '.join(SUFFIXES)}.")
+    if value is not None and value.is_dir():
+        raise InputError(f"The output {value} is a folder; name a file in it.")
+    return writable(value)
+
+
 def _existing(what: str, advice: str) -> Callable[[Any], Any]:
-    """A check that a path, or each path of a list, exists. The text ``-`` stands for a list on stdin."""
+    """A check that a path, or each path of a list, exists. The text ``-`` stands for standard input."""
 
     def check(value: Any) -> Any:
-        for path in value if isinstance(value, list) else [value]:
-            if path not in (None, "-") and not Path(path).exists():
+        for path in value if isinstance(value, list | tuple) else [value]:
+            if path not in (None, "-") and not all(Path(one).exists() for one in expanded(path)):
                 raise InputError(f"There is no {what} {path}; {advice}.")
         return value
 
     return check
 
 
-images = _existing("file or folder", "give a folder, an image, an image list or an .npz")
+images = _existing("file or folder", ADVICE)
 detector_files = _existing("detector file", "make one with adascale fit")
 results = _existing("folder", "give the --out folder of an adascale bench run")
+weights = _existing("weights file", "give a .safetensors file, or a .pth state dict")
+
+
+def start(value: Any) -> Any:
+    """Weights to start training from; ``pretrained`` stands for those of the network's source."""
+    return value if value == "pretrained" else weights(value)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from adascale.bench import SUITES
 from adascale.cli import checks, groups
+from adascale.cli.checks import SORTS
 from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights, argument, option
 from adascale.core.errors import InputError
 
@@ -18,23 +19,23 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command,
     """Learn from in-distribution images and write a detector file."""
 
     images: groups.Images
-    output: Path = option(..., "Detector file; a folder for several methods.", "--output", "-o")
+    output: Path = option(..., "Detector file; a folder for several methods.", "--out", "-o", check=checks.writable)
     weights: Weights = None
-    method: Texts = option(
-        None, "See adascale methods, or file.py:Class; repeatable [default: combined].", check=checks.known_methods
-    )
-    setting: Texts = option(None, "A parameter: p_max=90, scale.percentile=80.", "--set")
-    preset: str | None = option(None, "The paper's setting, e.g. imagenet/resnet-50.")
+    classes: groups.Classes = None
+    method: Texts = groups.methods("combined")
+    setting: groups.Settings = None
+    preset: str | None = option(None, "The paper's setting, e.g. imagenet/resnet-50.", check=checks.known_preset)
     train: str | None = option(None, "Training images, for methods that learn from them.", check=checks.images)
     tune: bool | None = option(
         None,
         "Choose parameters on outliers made from the images [default: AdaSCALE, from 64 images on].",
         "--tune/--no-tune",
     )
-    alpha: float = option(0.05, "Share of in-distribution images that may be flagged.")
+    alpha: float = option(0.05, "Share of in-distribution images that may be flagged.", check=checks.alpha)
+    confidence: groups.Confidence = None
     split_seed: int = option(0, "Seed of the split into fitting and calibration images.")
     root: groups.Root = None
-    precision: str | None = option(None, "bf16 or fp16: faster on some hardware; scores change slightly.")
+    precision: Literal["bf16", "fp16"] | None = option(None, "Faster on some hardware; scores change slightly.")
     compiled: groups.Compiled = False
     draft: bool = option(False, "Decode large JPEGs at a fraction of their size: faster.", "--draft")
 
@@ -46,11 +47,23 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     detector: list[Path] = option(
         ..., "Detector file, or a folder of them.", "--detector", "-d", check=checks.detector_files
     )
-    output: Path | None = option(None, "scores.csv, .jsonl or .parquet [default: stdout].", "--output", "-o")
+    output: Path | None = option(
+        None, "scores.csv, .json, .jsonl or .parquet [default: CSV on stdout].", "--out", "-o", check=checks.rows_file
+    )
+    lines: bool = option(False, "Print the rows as JSON lines on stdout.", "--jsonl")
     decide: bool = option(False, "Only the decisions, at about the price of a forward pass.", "--decide")
     evidence: bool = option(False, "Also what each member of a combined method adds to the score.", "--evidence")
-    model: str | None = option(None, "The network, if it moved since fit.")
+    alpha: float | None = option(
+        None, "Share of in-distribution images that may be flagged [default: as fitted].", check=checks.alpha
+    )
+    confidence: groups.Confidence = None
+    no_confidence: bool = option(False, "Promise alpha on average, though fit had --confidence.", "--no-confidence")
+    fdr: float | None = option(
+        None, "Mark discoveries in all images together; at most this share of them is false.", check=checks.fdr
+    )
+    model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)
     weights: Weights = None
+    classes: groups.Classes = None
     method: Texts = option(None, "file.py:Class of your own method, if a detector has one.", check=checks.known_methods)
     root: groups.Root = None
     device: groups.Device = "auto"
@@ -59,6 +72,18 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     def __post_init__(self) -> None:
         if self.decide and self.evidence:
             raise InputError("--decide gives no scores, so there is no --evidence for them; leave one of the two out.")
+        if self.decide and self.fdr is not None:
+            raise InputError("--fdr needs the p-values, which --decide does not compute; leave one of them out.")
+        if self.no_confidence and self.confidence is not None:
+            raise InputError(f"--confidence {self.confidence:g} and --no-confidence; leave one of them out.")
+        if self.lines and (self.as_json or self.output):
+            other = "--json, one document" if self.as_json else f"-o {self.output}, whose suffix says the format"
+            raise InputError(f"--jsonl prints rows on stdout, and there is {other}; give one of them.")
+
+    @property
+    def form(self) -> Literal["csv", "json", "jsonl"]:
+        """How rows are printed on stdout."""
+        return "json" if self.as_json else "jsonl" if self.lines else "csv"
 
 
 class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="bench"):
@@ -66,21 +91,30 @@ class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Com
 
     suite: groups.SuiteName = None
     out: groups.Results = Path("adascale-bench")
-    methods: Texts = option(
-        None, "Names or file.py:Class, repeatable or with commas [default: all].", check=checks.known_methods
-    )
+    classes: groups.Classes = None
+    method: Texts = groups.methods("all")
     setting: groups.Settings = None
-    preset: str | None = option(None, "Also run the paper's setting, e.g. imagenet/resnet-50.")
-    tune: Literal["none", "self", "ood"] = option(
-        "none", "Also run tuned methods: on outliers made from the ID images, or on the suite's OOD-val."
+    preset: str | None = option(
+        None, "Also run the paper's setting, e.g. imagenet/resnet-50.", check=checks.known_preset
+    )
+    tune: Literal["default", "none", "self", "ood"] = option(
+        "default",
+        "default: as fit does; none: nothing is tuned; self, ood: also every method tuned, on outliers made from the "
+        "ID images or on the suite's OOD-val.",
+    )
+    untuned: bool = option(False, "Also run the methods that fit tunes without tuning.", "--untuned")
+    sort: str = option("", f"Sort by {SORTS}; or method [default: near-auroc].", check=checks.known_sort)
+    top: int | None = option(None, "Show only the first lines; results.csv and .json have all.", min=1)
+    columns: Texts = option(
+        None, "Columns of the terminal, tables.md and tables.tex, named as for --sort.", check=checks.known_columns
     )
 
 
-class TuneCommand(groups.NetworksOptions, groups.ImageOptions, PassOptions, Command, module="bench"):
-    """Choose a method's parameters on ID images alone, or with OOD validation images, as OpenOOD does."""
+class TuneCommand(groups.NetworksOptions, groups.ImageOptions, PassOptions, Command, module="tune"):
+    """Choose the parameters of methods on ID images alone, or with OOD validation images, as OpenOOD does."""
 
     suite: groups.SuiteName = None
-    method: str = option("adascale_a", "See adascale methods, or file.py:Class.", check=checks.known_methods)
+    method: Texts = groups.methods("adascale_a")
     grid: str | None = option(
         None, "one-knob, paper, pairs, or 'p_min=60,65 p_max=80,85' [default: the method's search space]."
     )
@@ -89,10 +123,10 @@ class TuneCommand(groups.NetworksOptions, groups.ImageOptions, PassOptions, Comm
         None, "Judge by outliers made from the ID images, or by OOD-val [default: ood where there is any]."
     )
     ood_val: Texts = option(None, "NAME=PATH of OOD validation images; repeatable.")
-    out: Path | None = option(None, "CSV file for every point and its AUROC.", "--out", "-o")
+    out: Path | None = option(None, "CSV file for every point and its AUROC.", "--out", "-o", check=checks.writable)
 
 
-class CompareCommand(Command, module="bench"):
+class CompareCommand(Command, module="compare"):
     """Two benchmarks side by side: what moved, what was set differently."""
 
     first: Path = argument(..., "The results folder of a benchmark.", check=checks.results)
@@ -103,14 +137,18 @@ class CompareCommand(Command, module="bench"):
 class StudyCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="study"):
     """Run the paper's tables and figures, with the published values beside ours; NAME is one of `study list`."""
 
-    names: list[str] = argument(..., "Studies, all, or list to see what there is.", metavar="NAME...")
+    names: list[str] = argument(
+        ..., "Studies, all, or list to see what there is.", check=checks.known_studies, metavar="NAME..."
+    )
     suite: str | None = option(
         None,
         f"{', '.join(SUITES)}, or a TOML file [default: digits, without --model and --id].",
         check=checks.known_suite,
     )
     preset: Texts = option(
-        None, "What the paper calls the network, e.g. imagenet/resnet-50; one, or one for each network."
+        None,
+        "What the paper calls the network, e.g. imagenet/resnet-50; one, or one for each network.",
+        check=checks.known_preset,
     )
     out: groups.Results = Path("adascale-study")
     setting: groups.Settings = None
@@ -148,7 +186,9 @@ class TrainCommand(groups.NetworkOptions, PreprocessOptions, RecipeOptions, Comm
     out: Path = option(Path("adascale-train"), "Folder for the weights.", "--out", "-o", check=checks.folder)
     val: str | None = option(None, "Images like --data, for the accuracy.", check=checks.images)
     root: groups.Root = None
-    init: str | None = option(None, "Weights file to start from, or pretrained for the source's own [default: random].")
+    init: str | None = option(
+        None, "Weights file to start from, or pretrained for the source's own [default: random].", check=checks.start
+    )
     classes: int | None = option(None, "Number of classes [default: as many as labels].", min=1)
     seed: int = option(0, "Seed of weights, order and augmentation.", min=0, max=2**31)
     seeds: int = option(1, "Train this many networks, with seeds from --seed on.", min=1)
@@ -173,6 +213,23 @@ class EnvCommand(Command, module="describe"):
     """Versions, devices, precisions and the cache of this installation, for bug reports."""
 
 
+class CacheCommand(Command, module="cache"):
+    """The cache of activations: list what is in it, say its size, or clean it."""
+
+    action: Literal["list", "size", "clean"] = argument("list", "What to do.", metavar="list|size|clean")
+    suite: str | None = option(None, "Only what this suite alone has used; unknown for entries without a record.")
+    older_than: str | None = option(
+        None, "Only what was not used for so long, e.g. 30d, 12h or 2w.", check=checks.duration
+    )
+    everything: bool = option(False, "clean: remove everything.", "--all")
+    cache: Path | None = option(None, "The folder [default: ADASCALE_CACHE, ~/.cache].", check=checks.no_file)
+
+    @property
+    def age(self) -> float | None:
+        """``older_than`` in seconds."""
+        return None if self.older_than is None else checks.seconds(self.older_than)
+
+
 class InspectCommand(Command, module="describe"):
     """Show what a detector file holds."""
 
@@ -180,7 +237,8 @@ class InspectCommand(Command, module="describe"):
 
 
 class DemoCommand(Command, module="demo"):
-    """The main job, offline, in about a minute: train a small network, fit every method, compare, decide."""
+    """See it work, offline, in about a minute: train a small network, fit a detector, judge images, compare methods."""
 
-    out: Path = option(Path("adascale-demo"), "Folder for everything.", check=checks.folder)
-    method: Texts = option(None, "Only these methods [default: all]; repeatable.", check=checks.known_methods)
+    out: Path = option(Path("adascale-demo"), "Folder for everything.", "--out", "-o", check=checks.folder)
+    method: Texts = groups.methods("about ten")
+    every_method: bool = option(False, "Compare every method.", "--all")

@@ -13,6 +13,7 @@ from adascale.cli.commands import CheckCommand, EnvCommand, InspectCommand, Meth
 from adascale.cli.console import plain_table
 from adascale.core.errors import AdascaleWarning, InputError
 from adascale.detectors import registry
+from adascale.maths.promise import percent
 
 if TYPE_CHECKING:
     from adascale.detectors.base import Detector
@@ -77,15 +78,25 @@ def inspect(given: InspectCommand) -> None:
     """Print the record of a detector file as lines of ``section.name  value``."""
     from adascale.decision.detector_file import DetectorFile
 
-    record = DetectorFile.read(given.file).record
+    record = DetectorFile.read(given.file).described()
     if given.as_json:
         print(json.dumps(record))
         return
     table = plain_table()
     for section, value in record.items():
         for name, entry in value.items() if isinstance(value, dict) else [("", value)]:
-            table.add_row(f"{section}.{name}".rstrip("."), "-" if entry is None else str(entry))
+            table.add_row(f"{section}.{name}".rstrip("."), _shown(name, entry))
     Console().print(table)
+
+
+def _shown(name: str, entry: Any) -> str:
+    """A text for one line: of a long list, such as the names of classes, the beginning and the length."""
+    if name == "range":
+        low, high = map(percent, entry)
+        return f"{low} to {high} % of fresh in-distribution images are flagged by 90 % of detectors like this one"
+    if isinstance(entry, list) and len(entry) > 8:
+        return f"{', '.join(map(str, entry[:5]))}, ... ({len(entry)} in all)"
+    return "-" if entry is None else str(entry)
 
 
 def _described(cls: type[Detector]) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +13,46 @@ from adascale.cli import networks, options
 from adascale.cli.checks import method_names
 from adascale.cli.commands import FitCommand, ScoreCommand
 from adascale.cli.console import end, resumable, say
+from adascale.cli.printed import Printed, note_limits
 from adascale.core.errors import InputError
 from adascale.decision import folders
 from adascale.decision.detector_file import read_detectors
+from adascale.decision.discovered import COLUMN, Discoveries, discovered, find_discoveries, with_discovery
 from adascale.decision.ood_detector import OODDetector
+from adascale.detectors.configure import configured
 from adascale.extraction.cache import cache_key
 from adascale.images.sources import find_images
-from adascale.storage.rows import Journal, Row, write_csv, write_jsonl
+from adascale.network.class_names import class_names
+from adascale.network.ready import usable_device
+from adascale.network.specs import absolute
+from adascale.storage.rows import Journal, Row
 
 
 def fit(given: FitCommand) -> None:
     """Fit every method from one extraction, and save those that could be fitted."""
     methods = {detectors.get(text).name: text for text in method_names(given.method or ["combined"])}
     settings = options.settings(methods, given.setting or [], given.preset)
+    for name, text in methods.items():
+        configured(text, settings[name])  # refuses a wrong value before anything is loaded
+    output = given.output.resolve()
+    networks.check_output(output, set(methods))
+    usable_device(given.device)
     if given.preset is not None:
         say(f"preset {given.preset}: {detectors.PROVENANCE}")
     found = find_images(given.images, given.root)
     training = find_images(given.train, given.root) if given.train else None
     running = {"precision": given.precision, "compiled": given.compiled}
-    classifier, preprocess = networks.network(given.model, given.weights, given, draft=given.draft, **running)
-    common: dict[str, Any] = {"alpha": given.alpha, "split_seed": given.split_seed, "preprocess": preprocess}
+    classifier, preprocess = networks.network(
+        given.model, given.weights, given, draft=given.draft, classes=given.classes, **running
+    )
+    common: dict[str, Any] = {"alpha": given.alpha, "confidence": given.confidence, "split_seed": given.split_seed}
+    common["preprocess"] = preprocess
     made = [OODDetector(classifier, text, **common, **settings[name]) for name, text in methods.items()]
-    output = given.output.resolve()
-    networks.check_output(output, set(methods))
     parts = output.with_name(output.name + ".parts")
     with resumable():
-        failures, refused = folders.fit_images(made, found, training, parts, tune=given.tune, passes=given.passes())
+        failures, refused = folders.fit_images(
+            made, found, training, parts, tune=given.tune, passes=given.passes(), source=_source(given.images)
+        )
     if refused and "all" not in (given.method or ()):
         raise next(iter(refused.values()))
     weights = None if given.weights is None else str(given.weights.resolve())
@@ -51,7 +64,7 @@ def fit(given: FitCommand) -> None:
             say(f"left out {name}: {refused[name]}")
             file.unlink(missing_ok=True)  # of an earlier run
             continue
-        record = detector.save(file, model=networks.absolute(given.model), weights=weights)
+        record = detector.save(file, model=absolute(given.model), weights=weights)
         records.append({**record, "file": str(file), "skipped": failures})
         if not given.as_json:
             print(f"{file}: {detector.method}\nparameters: {detector.setting}\n{detector.guarantee}")
@@ -66,21 +79,27 @@ def fit(given: FitCommand) -> None:
 def score(given: ScoreCommand) -> None:
     """Write a row for each image. With an output file, finished rows are stored and an interrupted run resumes."""
     found, output = find_images(given.images, given.root), given.output
+    usable_device(given.device)
     files = read_detectors(given.detector)
+    if given.decide and len(files) > 1:
+        raise InputError(f"--decide takes one detector; {len(files)} were given.")
     contents = [file.sha256 for file in files]
-    journal = (
-        Journal(output, cache_key(*contents, found.fingerprint(), given.decide, given.evidence)) if output else None
-    )
+    names = class_names(given.classes) if given.classes else ()
+    promise = (given.alpha, given.confidence, given.no_confidence)
+    key = cache_key(*contents, found.fingerprint(), given.decide, given.evidence, *promise, *found.names, *names)
+    journal = Journal(output, key) if output else None
     loaded = networks.detectors(files, given)
-    if given.decide and len(loaded) > 1:
-        raise InputError(f"--decide takes one detector; {len(loaded)} were given.")
-    columns = list(folders.DECISION_COLUMNS) if given.decide else folders.columns(loaded, given.evidence)
+    if promise != (None, None, False):
+        for name, detector in loaded.items():
+            say(f"{name}: threshold {detector.threshold:.6g}. {detector.guarantee}")
+    columns = folders.columns(loaded, given.decide, given.evidence)
     if given.evidence and not any(detector.method.speakers for detector in loaded.values()):
         raise InputError(
             f"--evidence is for methods that combine others, such as combined; {', '.join(loaded)} do not."
         )
     start = journal.done() if journal else 0
     tally = _Tally(columns)
+    printed = Printed(columns, given.form, waits=given.fdr is not None)
     if journal and start:
         say(f"resuming after {start} of {len(found)} images")
         tally.add(journal.rows())
@@ -89,16 +108,24 @@ def score(given: ScoreCommand) -> None:
             made = folders.decide_images(next(iter(loaded.values())), found, start, given.passes())
         else:
             made = folders.score_images(loaded, found, start, given.passes(), given.evidence)
-        for batch in made:
-            if journal:
-                journal.append(batch)
-            else:
-                (write_jsonl if given.as_json else write_csv)(sys.stdout, batch, columns, header=not tally.rows)
-            tally.add(batch)
+        with printed:
+            for batch in made:
+                (journal.append if journal else printed.append)(batch)
+                tally.add(batch)
+    rows = journal.rows if journal else printed.rows
+    if given.fdr is not None:
+        tally.discoveries = find_discoveries(rows(), columns, given.fdr)
     if journal:
-        journal.finish(columns)
+        journal.finish(with_discovery(columns, tally.discoveries), discovered(rows(), tally.discoveries))
         tally.report(journal.output, given.as_json)
+    else:
+        printed.finish(tally.discoveries)
+    note_limits(tally.discoveries, loaded, given.fdr)
     end(tally.failed, len(found))
+
+
+def _source(images: list[str]) -> str:
+    return " ".join("standard input" if path == "-" else path for path in images)
 
 
 class _Tally:
@@ -106,6 +133,7 @@ class _Tally:
 
     def __init__(self, columns: list[str]) -> None:
         self.rows = self.failed = 0
+        self.discoveries: Mapping[str, Discoveries] = {}
         self.ood = {column: 0 for column in columns if column.endswith("is_ood")}
 
     def add(self, rows: Iterable[Row]) -> None:
@@ -119,7 +147,11 @@ class _Tally:
         scored = self.rows - self.failed
         if as_json:
             counts = {"images": self.rows, "scored": scored, "failed": self.failed, "ood": self.ood}
+            if self.discoveries:
+                counts["discoveries"] = {f"{prefix}{COLUMN}": one.number for prefix, one in self.discoveries.items()}
             print(json.dumps({"file": str(output), **counts}))
         else:
             each = ", ".join(f"{column.removesuffix('is_ood')}{n}" for column, n in self.ood.items())
-            say(f"{output}: {scored} images scored, out-of-distribution: {each.replace('.', ' ')}")
+            marked = ", ".join(f"{prefix}{one.number}" for prefix, one in self.discoveries.items())
+            late = f"; discoveries: {marked}" if marked else ""
+            say(f"{output}: {scored} images scored, out-of-distribution: {f'{each}{late}'.replace('.', ' ')}")

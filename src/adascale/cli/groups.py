@@ -30,7 +30,11 @@ else:  # Python 3.10 does not have it
 
 
 Images = Annotated[
-    str, Argument(help="Folder (recursive), image, image list (.txt), .npz, or - for a list.", callback=checks.images)
+    list[str],
+    Argument(
+        help="Folders (recursive), images, globs, image lists (.txt), .npz; - is an image or a list on stdin.",
+        callback=checks.images,
+    ),
 ]
 Texts = list[str] | None
 SuiteName = Annotated[
@@ -40,12 +44,32 @@ SuiteName = Annotated[
     ),
 ]
 Results = Annotated[Path, Option("--out", "-o", help="Folder for the results.", callback=checks.folder)]
-Settings = Annotated[Texts, Option("--set", help="A parameter: scale.percentile=80.")]
+Settings = Annotated[
+    Texts,
+    Option(
+        "--set", help="A parameter: p_max=90; of one of several methods: scale.percentile=80.", callback=checks.settings
+    ),
+]
 Workers = Annotated[int | None, Option(min=1, help="Decoding threads [default: one per core, at most 8].")]
-Weights = Annotated[Path | None, Option(help="Weights file: .safetensors, or a .pth state dict.")]
+Weights = Annotated[
+    Path | None, Option(help="Weights file: .safetensors, or a .pth state dict.", callback=checks.weights)
+]
+Classes = Annotated[
+    Path | None,
+    Option(
+        help="Class names: a file with a line for each, a JSON list, or a JSON object from index to name.",
+        callback=checks.class_file,
+    ),
+]
 Root = Annotated[Path | None, Option(help="Folder where the paths of an image list start [default: its own].")]
+Confidence = Annotated[
+    float | None,
+    Option(help="0.95: at most alpha with 95 % confidence, not only on average.", callback=checks.confidence),
+]
 Head = Annotated[str | None, Option(help="Name of the last linear layer, if it is not found.")]
-Device = Annotated[str, Option(help="cpu, cuda, cuda:1, mps ...; auto takes a GPU where there is one.")]
+Device = Annotated[
+    str, Option(help="cpu, cuda, cuda:1, mps ...; auto takes a GPU where there is one.", callback=checks.device)
+]
 Compiled = Annotated[bool, Option("--compile", help="torch.compile the network: slow at first, then faster.")]
 
 
@@ -57,6 +81,12 @@ def option(default: Any, text: str, *names: str, check: Callable[[Any], Any] | N
 def argument(default: Any, text: str, check: Callable[[Any], Any] | None = None, **more: Any) -> Any:
     """The same for an argument, which is given by its position."""
     return _declared(default, Argument(help=text, callback=check, **more))
+
+
+def methods(default: str) -> Any:
+    """The methods that a command works with. default: those that it takes where none is named, in words."""
+    text = f"Names (see adascale methods), file.py:Class, or all; repeatable, or with commas [default: {default}]."
+    return option(None, text, "--method", check=checks.known_methods)
 
 
 def _declared(default: Any, typer_info: Any) -> Any:
@@ -86,16 +116,18 @@ class PassOptions(Options):
 class PreprocessOptions(Options):
     """What replaces parts of the network's own preprocessing."""
 
-    size: str | None = option(None, "Resize: shorter side, or HEIGHT,WIDTH.")
-    crop: str | None = option(None, "Centre crop, the side of the input, or HEIGHT,WIDTH.")
-    mean: str | None = option(None, "Channel means, e.g. 0.485,0.456,0.406.")
-    std: str | None = option(None, "Channel standard deviations, e.g. 0.229,0.224,0.225.")
+    size: str | None = option(None, "Resize: shorter side, or HEIGHT,WIDTH.", check=checks.side("size"))
+    crop: str | None = option(None, "Centre crop, the side of the input, or HEIGHT,WIDTH.", check=checks.side("crop"))
+    mean: str | None = option(None, "Channel means, e.g. 0.485,0.456,0.406.", check=checks.channels("mean"))
+    std: str | None = option(
+        None, "Channel standard deviations, e.g. 0.229,0.224,0.225.", check=checks.channels("std", above=0)
+    )
 
 
 class NetworkOptions(Options):
     """One network."""
 
-    model: str = option(..., f"The network: {FORMS}.")
+    model: str = option(..., f"The network: {FORMS}.", check=checks.networks)
     head: Head = None
     device: Device = "auto"
 
@@ -103,8 +135,10 @@ class NetworkOptions(Options):
 class NetworksOptions(PreprocessOptions):
     """One network or several."""
 
-    model: Texts = option(None, f"The network: {FORMS}, digits, or a networks.json; repeatable.")
-    weights: list[Path] | None = option(None, "Weights file; one for each --model, or several for one.", "--weights")
+    model: Texts = option(None, f"The network: {FORMS}, digits, or a networks.json; repeatable.", check=checks.networks)
+    weights: list[Path] | None = option(
+        None, "Weights file; one for each --model, or several for one.", "--weights", check=checks.weights
+    )
     head: Head = None
     device: Device = "auto"
 
@@ -115,10 +149,18 @@ class ImageOptions(Options):
     id_images: str | None = option(None, "ID test images, as for score; instead of a suite.", "--id")
     train: str | None = option(None, "Training images for methods that learn from them.")
     data: Path | None = option(None, "Where a suite's files are [default: OPENOOD_DATA, ./data].")
-    limit: int | None = option(None, "At most so many images of each set, drawn by --seed.", min=1)
-    seed: int = option(0, "Seed of every random draw.")
+    limit: int | None = option(None, "At most so many images of each tested set, drawn by --seed.", min=1)
+    limit_fit: int | None = option(
+        None, "At most so many validation and training images [default: all; --limit leaves them alone].", min=1
+    )
+    seed: int = option(0, "Seed of every random draw.", min=0)
     cache: Path | None = option(
-        None, "Folder of the activations [default: ADASCALE_CACHE, ~/.cache].", check=checks.folder
+        None, "Folder of the activations [default: ADASCALE_CACHE, ~/.cache].", check=checks.no_file
+    )
+    cache_limit: str | None = option(
+        None,
+        "The most that it keeps afterwards, e.g. 20GB, or none [default: ADASCALE_CACHE_LIMIT, 50GB].",
+        check=checks.cache_limit,
     )
 
 
@@ -136,7 +178,7 @@ class SuiteOptions(ImageOptions):
 class Command(Options):
     """A command. Its name is the class's in lower case, its help the docstring; ``module`` has what it does."""
 
-    as_json: bool = option(False, "Print JSON on stdout.", "--json")
+    as_json: bool = option(False, "Print one JSON document on stdout.", "--json")
 
     def __init_subclass__(cls, module: str) -> None:
         super().__init_subclass__()
@@ -151,8 +193,8 @@ class Command(Options):
             parameters.append(inspect.Parameter(one.name, kind, default=default, annotation=hints[one.name]))
 
         def call(**given: Any) -> None:
-            command = cls(**given)  # options that do not go together are refused before PyTorch is imported
-            getattr(importlib.import_module(f"adascale.cli.{module}"), name)(command)
+            made = cls(**given)  # before the import, because options may contradict each other
+            getattr(importlib.import_module(f"adascale.cli.{module}"), name)(made)
 
         call.__annotations__ = hints
         call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

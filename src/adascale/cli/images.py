@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from adascale.bench import SUITES
 from adascale.bench.opening import at_most
 from adascale.bench.suites import Suite, SuiteImages, load_suite, name_and_path, open_suite, own_suite
@@ -33,18 +35,20 @@ def tuning_images(name: str | None, given: ImageOptions, ood_val: list[str] | No
     if name is not None:
         if given.train:
             raise InputError(f"--train belongs to --id; the suite {name} has its own.")
-        return _opened(load_suite(name, given.data), given, available=True)
+        images = _opened(load_suite(name, given.data), given, available=True)
+        return replace(images, val=at_most(images.val, given.limit, given.seed))  # what is tuned on is what is tested
 
     def draw(place: str) -> ImageSet:
         return at_most(find_images(place), given.limit, given.seed)
 
     found, train = draw(given.id_images or ""), find_images(given.train) if given.train else None
     unknown = {label: draw(place) for label, place in map(name_and_path, ood_val or [])}
-    return SuiteImages(found, found, train, {}, {}, {}, unknown)
+    name, _ = name_and_path(given.id_images or "")
+    return SuiteImages(found, found, train, {}, {}, {}, unknown, name=name)
 
 
 def _opened(suite: Suite, given: ImageOptions, available: bool) -> SuiteImages:
-    images = open_suite(suite, available, given.seed, given.limit)
+    images = open_suite(suite, available, given.seed, given.limit, given.limit_fit)
     for label, place in images.missing.items():
         say(f"left out {label}: expected at {place}")
     if suite.note:

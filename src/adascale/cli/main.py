@@ -15,6 +15,7 @@ import typer
 
 from adascale.cli import commands
 from adascale.cli.console import app, say
+from adascale.cli.spellings import current
 from adascale.core.errors import AdascaleError
 from adascale.core.version import __version__
 
@@ -23,9 +24,9 @@ __all__ = ["app", "commands", "main"]  # importing the commands registers them
 # Parameters of the library that are options of a command; a method's parameters, such as p_max=90, are given by --set.
 FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
-    for name in "alpha attack_steps available batch_size budget classes data device draft epochs eps head init keep "
-    "limit loss lr method out precision preset save_every split_seed train tune weight_decay weights width "
-    "workers".split()
+    for name in "alpha attack_steps available batch_size budget classes confidence data device draft epochs eps fdr "
+    "head init keep limit limit_fit loss lr method out precision preset save_every split_seed train tune weight_decay "
+    "weights width workers".split()
 }
 
 
@@ -40,7 +41,7 @@ def main() -> None:
     """Run the command of this process's arguments and exit."""
     warnings.showwarning = lambda message, *_, **__: say(f"note: {in_flags(str(message))}")
     try:
-        app()
+        app(args=current(sys.argv[1:]))
     except BrokenPipeError:
         sys.exit(0)
     except (AdascaleError, OSError) as error:

@@ -18,47 +18,60 @@ from adascale.decision.detector_file import DetectorFile
 from adascale.decision.ood_detector import OODDetector
 from adascale.images.preprocess import Preprocess
 from adascale.network import FORMS
+from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
-from adascale.network.loading import load_network
-from adascale.network.trained import NAME, registered
+from adascale.network.ready import ready_network
+from adascale.network.trained import NAME, is_network_list, registered
 from adascale.training.checkpoint import settings_of
 
 
-def device(name: str) -> torch.device:
-    """``auto`` is a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch has all three for a missing device
-        raise InputError(f"--device {name} cannot be used here: {str(error).splitlines()[0]}") from error
-
-
 def network(
-    spec: str, weights: Path | None, given: FitCommand | NetworksOptions, draft: bool | None = None, **running: Any
+    spec: str,
+    weights: Path | None,
+    given: FitCommand | NetworksOptions,
+    draft: bool | None = None,
+    classes: Path | None = None,
+    **running: Any,
 ) -> tuple[Classifier, Preprocess]:
-    """One network on its device, and its preprocessing with what was given in its place."""
-    model, known = load_network(spec, weights)
+    """One network on its device, and its preprocessing with what was given in its place. classes: names of classes."""
+    classifier, known = ready_network(spec, weights, given.device, given.head, **running)
     preprocess = options.preprocess(known, given)
     if draft is not None:
         preprocess = replace(preprocess, draft=draft)
-    return Classifier(model.to(device(given.device)), given.head, **running), preprocess
+    return _with_names(classifier, classes, preprocess), preprocess
 
 
-def networks(given: NetworksOptions, suite: str | None) -> list[Network]:
-    """The networks under distinct names: the factory's, or the weights' where one factory comes several times."""
+def _with_names(classifier: Classifier, file: Path | None, preprocess: Preprocess) -> Classifier:
+    """The network with the class names of the file, if one is given. Their number is checked by a small pass."""
+    if file is not None:
+        images = torch.randn(2, len(preprocess.mean), *preprocess.side, generator=torch.Generator().manual_seed(0))
+        classes = len(classifier.locate(images).head.weight)
+        classifier.class_names = check_count(class_names(file), classes)
+    return classifier
+
+
+def networks(given: NetworksOptions, suite: str | None, classes: Path | None = None) -> list[Network]:
+    """The networks of `listed`, loaded. classes: a file with the names of their classes."""
+    return [
+        Network(name, *network(spec, file, given, classes=classes), settings_of(file))
+        for name, spec, file in listed(given, suite)
+    ]
+
+
+def listed(given: NetworksOptions, suite: str | None) -> list[tuple[str, str, Path | None]]:
+    """Name, text and weights of every network that was asked for; none is loaded.
+
+    The names are distinct: the factory's, or the weights' where one factory comes several times.
+    """
     if not given.model and suite != "digits":
         raise InputError(f"Which network? Give --model: {FORMS}.")
-    return [
-        Network(name, *network(spec, file, given), settings_of(file))
-        for name, spec, file in zip(*_listed(given.model or ["digits"], given.weights or []), strict=True)
-    ]
+    return list(zip(*_listed(given.model or ["digits"], given.weights or []), strict=True))
 
 
 def _listed(specs: list[str], weights: list[Path]) -> tuple[list[str], list[str], list[Path | None]]:
     """Name, text and weights of every network; a ``networks.json`` lists networks with their weights."""
-    known = [entry for spec in specs if _is_registry(spec) for entry in registered(spec)]
-    others = [spec for spec in specs if not _is_registry(spec)]
+    known = [entry for spec in specs if is_network_list(spec) for entry in registered(spec)]
+    others = [spec for spec in specs if not is_network_list(spec)]
     if len(others) < len(specs) and weights:
         raise InputError(f"--weights beside {NAME}, which names its own; leave one of them out.")
     if len(others) == 1 and len(weights) > 1:
@@ -71,10 +84,6 @@ def _listed(specs: list[str], weights: list[Path]) -> tuple[list[str], list[str]
     return names, [*(entry.model for entry in known), *others], files
 
 
-def _is_registry(spec: str) -> bool:
-    return Path(spec).name == NAME or (Path(spec) / NAME).is_file()
-
-
 def _names(specs: list[str], files: list[Path]) -> list[str]:
     names = [spec.rpartition(":")[2] for spec in specs]
     if len(set(names)) < len(names) and files:
@@ -84,14 +93,6 @@ def _names(specs: list[str], files: list[Path]) -> list[str]:
 
 def _distinct(names: list[str]) -> list[str]:
     return names if len(set(names)) == len(names) else [f"{name} {i + 1}" for i, name in enumerate(names)]
-
-
-def absolute(spec: str) -> str:
-    """The text of a network, valid in every working directory."""
-    if spec.startswith("hf:") and Path(spec[3:]).is_dir():
-        return f"hf:{Path(spec[3:]).resolve()}"
-    file, _, factory = spec.rpartition(":")
-    return f"{Path(file).resolve()}:{factory}" if file.endswith(".py") else spec
 
 
 def check_output(output: Path, names: set[str]) -> None:
@@ -115,14 +116,20 @@ def detectors(files: list[DetectorFile], given: ScoreCommand) -> dict[str, OODDe
         raise DetectorFileError(f"{first} does not say which network it belongs to; pass --model.")
     if given.model is None:
         say(f"network {spec} (named in {first.name})")
-    found, _ = load_network(spec, given.weights or about.get("weights"))
-    classifier = Classifier(found.to(device(given.device)), compiled=given.compiled)
-    loaded = OODDetector.load_all(files, classifier)
+    weights = given.weights or about.get("weights")
+    classifier, _ = ready_network(spec, weights, given.device, compiled=given.compiled)
+    loaded = OODDetector.load_all(files, classifier, alpha=given.alpha, confidence=given.confidence)
+    for detector in loaded if given.no_confidence else []:
+        detector.confidence = None
+    if given.classes is not None:
+        names = check_count(class_names(given.classes), len(classifier.head.weight))
+        for detector in loaded:
+            detector.class_names = names
     if len({(detector.preprocess, detector.input_shape) for detector in loaded}) > 1:
         raise DetectorFileError("The detectors were fitted with different preprocessing; score them one by one.")
-    names = [detector.method.name for detector in loaded]
-    if len(set(names)) < len(names):
-        names = [file.path.stem for file in files]
-    if len(set(names)) < len(names):
+    columns = [detector.method.name for detector in loaded]
+    if len(set(columns)) < len(columns):
+        columns = [file.path.stem for file in files]
+    if len(set(columns)) < len(columns):
         raise DetectorFileError("Two detectors of one method have the same file name; rename one, for the columns.")
-    return dict(zip(names, loaded, strict=True))
+    return dict(zip(columns, loaded, strict=True))

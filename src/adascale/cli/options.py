@@ -8,7 +8,7 @@ from typing import Any
 
 from adascale import detectors
 from adascale.bench.run import Entry
-from adascale.cli.checks import method_names
+from adascale.cli.checks import method_names, numbers
 from adascale.cli.groups import PreprocessOptions
 from adascale.core.errors import InputError
 from adascale.decision.tuning import GRIDS, Judge, Point, grid
@@ -45,21 +45,38 @@ def _presets(names: Iterable[str], preset: str) -> dict[str, dict[str, float]]:
     raise InputError(f"--preset {preset}: there are presets for {', '.join(sorted(PRESET_METHODS))} only.")
 
 
-def entries(texts: list[str], given: list[str], preset: str | None, tune: str) -> Iterator[Entry]:
-    """The lines of a benchmark's table: each method as it is (and with the preset), then tuned where asked."""
+def entries(
+    texts: list[str], given: list[str], preset: str | None, tune: str, untuned: bool = False
+) -> Iterator[Entry]:
+    """The lines of a benchmark's table: each method as ``fit`` deploys it, then with the preset and tuned where asked.
+
+    A method that ``fit`` tunes has a line without tuning if that, or tuned lines of every method, were asked for.
+    """
     methods = {detectors.get(text).name: text for text in method_names(texts)}
     chosen = settings(methods, given, None)
     presets = _presets(methods, preset) if preset is not None else {}
     for name, text in methods.items():
-        method = configured(text, chosen[name])
-        yield Entry(name, method)
+        method, kept = configured(text, chosen[name]), frozenset(chosen[name])
+        deployed = Entry.as_deployed(method, kept) if tune != "none" else None
+        first = name if deployed is None else deployed.label
+        if deployed is None or untuned or tune in ("self", "ood"):
+            yield Entry(name, method, twin=first)
         if name in presets:
             yield Entry(f"{name} (preset)", replace(method, **presets[name]))
+        if deployed is not None:
+            yield deployed
         judge: Judge = "self" if tune == "self" else "ood"
         label = f"{name} (tuned{' on OOD-val' if judge == 'ood' else ''})"
-        tuned = Entry(label, method, judge, frozenset(chosen[name]))
-        if tune != "none" and tuned.space():
+        tuned = Entry(label, method, judge, kept, twin=first)
+        if tune in ("self", "ood") and tuned.space() and label != first:
             yield tuned
+
+
+def searched(texts: list[str], given: list[str]) -> Iterator[Entry]:
+    """The methods whose parameters are searched; what was given is kept."""
+    methods = {detectors.get(text).name: text for text in method_names(texts)}
+    for name, values in settings(methods, given, None).items():
+        yield Entry(name, configured(methods[name], values), given=frozenset(values))
 
 
 def points(entry: Entry, text: str | None) -> list[Point]:
@@ -90,7 +107,7 @@ def preprocess(known: Preprocess | None, look: PreprocessOptions) -> Preprocess:
     """The network's own preprocessing with what was given on the command line in its place."""
     kinds = {"size": int, "crop": int, "mean": float, "std": float}
     texts = {name: text for name in kinds if (text := getattr(look, name)) is not None}
-    given = {name: _numbers(name, text, kinds[name]) for name, text in texts.items()}
+    given = {name: numbers(name, text, kinds[name]) for name, text in texts.items()}
     if "size" in given:
         given = {"crop": given["size"], **given}
     if known is not None:
@@ -124,12 +141,3 @@ def _value(cls: type[Detector], name: str, text: str) -> Any:
         default = next(field.default for field in fields(cls) if field.name == name)
         raise InputError(f"--set {name}={text}: {name} is of type {declared}, such as {default}.") from error
     return text
-
-
-def _numbers(option: str, text: str, kind: type) -> Any:
-    """Numbers separated by commas; a single length in pixels, which is an int, stays a number."""
-    try:
-        values = tuple(kind(part) for part in text.split(","))
-    except ValueError as error:
-        raise InputError(f"--{option} {text}: give numbers separated by commas, such as 0.485,0.456,0.406.") from error
-    return values[0] if kind is int and len(values) == 1 else values

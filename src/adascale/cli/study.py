@@ -10,16 +10,18 @@ import time
 from rich.console import Console
 
 from adascale import detectors
-from adascale.bench.run import Network, tested
+from adascale.bench.run import tested
 from adascale.cli import options
+from adascale.cli.cache import settle
 from adascale.cli.commands import StudyCommand
 from adascale.cli.console import end, plain_table, resumable, say
 from adascale.cli.images import suite_images
-from adascale.cli.networks import networks
+from adascale.cli.networks import listed, networks
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.core.folders import cache_folder
 from adascale.detectors.configure import configured
+from adascale.network.ready import usable_device
 from adascale.paper import published as paper
 from adascale.paper import studies
 from adascale.paper.studies.base import Result
@@ -44,8 +46,10 @@ def study(given: StudyCommand) -> None:
     fixed = options.settings({"adascale_a": "adascale_a"}, given.setting or [], None)["adascale_a"]
     for one in places:
         configured("adascale_a", {**({} if one is None else detectors.preset("adascale_a", *one)), **fixed})
+    usable_device(given.device)
+    places = _for_each(places, len(listed(given, suite)))
     suited, images = suite_images(suite, given)
-    subjects = _subjects(networks(given, suite), places)
+    subjects = [Subject(network, one) for network, one in zip(networks(given, suite), places, strict=True)]
     command, cache = shlex.join(["adascale", *sys.argv[1:]]), given.cache or cache_folder()
     experiment = Experiment(suited, images, subjects, cache, given.seed, given.passes(), fixed, command)
     _say_uncompared(experiment)
@@ -56,7 +60,7 @@ def study(given: StudyCommand) -> None:
         print(json.dumps([result.document() for result in results]))
     if given.report:
         say(f"wrote {write_page(given.out, [one.name for one in studies.ALL])}")
-    say(f"activations are kept in {cache}")
+    settle(cache, given.cache_limit)
     unreadable = max((block.unreadable for result in results for block in result.blocks), default=0)
     end(unreadable, sum(len(found) for _, found in tested(images).values()))
 
@@ -72,12 +76,13 @@ def _list(as_json: bool) -> None:
     Console().print(table)
 
 
-def _subjects(found: list[Network], places: list[paper.Place | None]) -> list[Subject]:
+def _for_each(places: list[paper.Place | None], networks: int) -> list[paper.Place | None]:
+    """The place of every network: one for all of them, or as many as there are."""
     if len(places) == 1:
-        places *= len(found)
-    if len(places) != len(found):
-        raise InputError(f"{len(found)} networks and {len(places)} --preset; give one for all, or one for each.")
-    return [Subject(network, place) for network, place in zip(found, places, strict=True)]
+        return places * networks
+    if len(places) != networks:
+        raise InputError(f"{networks} networks and {len(places)} --preset; give one for all, or one for each.")
+    return places
 
 
 def _say_uncompared(experiment: Experiment) -> None:

@@ -12,11 +12,12 @@ from torch import nn
 from adascale.cli import options
 from adascale.cli.commands import TrainCommand
 from adascale.cli.console import end, resumable, say
-from adascale.cli.networks import absolute, device
 from adascale.core.errors import InputError
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet, find_labelled
 from adascale.network.loading import load_network, new_network
+from adascale.network.ready import usable_device
+from adascale.network.specs import absolute
 from adascale.network.trained import Registered, write_network_list
 from adascale.training.processes import engine
 from adascale.training.recipes import OWN, RECIPES, Recipe, budgeted
@@ -29,7 +30,7 @@ def train(given: TrainCommand) -> None:
     """Train a network for each seed, list them in ``networks.json`` and print how well they learned."""
     images, validation, classes = _images(given)
     recipe, width = _recipe(given, given.model.startswith("adascale:") and given.init is None)
-    process = engine(device(given.device))
+    process = engine(usable_device(given.device))
     if given.loss == "ish" and given.init is None and ".py:" not in given.model:
         say("note: ISH's recipe fine-tunes a trained network; this one starts from random weights (see --init).")
     found: list[Registered] = []

@@ -16,11 +16,12 @@ from adascale.core.errors import InputError
 class Verdict:
     """The full answer for a batch of N images; every field has N rows.
 
-    is_ood: ``score > threshold``, the same as ``p_value <= level`` (`Calibration.level`: alpha, or the lowest level
-    that can be guaranteed). score: higher = more out-of-distribution. p_value: share of in-distribution images at least
-    as unusual. logits: those of the network, unchanged. prediction: the class of the largest logit. evidence: for a
-    method that combines others, what each of them adds to the score, by its name. class_names: the name of every class,
-    if they are known; it has a place for each class, not for each image.
+    is_ood: ``score > threshold``, the same as ``p_value <= level`` (see `Calibration`); from `OODDetector.discoveries`,
+    the discoveries of the batch. score: higher = more out-of-distribution. p_value: share of in-distribution images at
+    least as unusual. logits: those of the network, unchanged. prediction: the class of the largest logit. evidence: for
+    a method that combines others, what each of them adds to the score, by its name. class_names: the name of every
+    class, if they are known; it has a place for each class, not for each image. names: those of the
+    images; empty if they came as tensors.
     """
 
     is_ood: Tensor
@@ -30,6 +31,7 @@ class Verdict:
     prediction: Tensor
     evidence: Mapping[str, Tensor] = field(default_factory=dict)
     class_names: tuple[str, ...] = ()
+    names: list[str] = field(default_factory=list)
 
     @property
     def label(self) -> list[str]:
@@ -48,7 +50,7 @@ class Decision:
     """Yes or no for a batch of N images; every field has N rows.
 
     is_ood: the same as in the full `Verdict`. early: whether the clean pass alone settled it. logits: those of the
-    network. prediction: the class of the largest logit. class_names: as in `Verdict`.
+    network. prediction: the class of the largest logit. class_names and names: as in `Verdict`.
     """
 
     is_ood: Tensor
@@ -56,6 +58,7 @@ class Decision:
     logits: Tensor
     prediction: Tensor
     class_names: tuple[str, ...] = ()
+    names: list[str] = field(default_factory=list)
 
     @property
     def label(self) -> list[str]:
@@ -75,13 +78,18 @@ Answer = TypeVar("Answer", Verdict, Decision)
 
 def labels(prediction: Tensor, class_names: Sequence[str]) -> list[str]:
     """A name for each predicted class: its own, or its number if the names end before it."""
-    return [class_names[i] if i < len(class_names) else str(i) for i in prediction.tolist()]
+    return [label_of(i, class_names) for i in prediction.tolist()]
+
+
+def label_of(prediction: int, class_names: Sequence[str]) -> str:
+    """The name of one predicted class, or its number."""
+    return class_names[prediction] if prediction < len(class_names) else str(prediction)
 
 
 def joined(parts: Sequence[Answer]) -> Answer:
     """One answer for all the images of these answers, in order."""
     if not parts:
-        raise InputError("There are no images to judge; give a tensor (N, C, H, W) or batches.")
+        raise InputError("There are no images to judge; give images, a tensor (N, C, H, W) or batches.")
     return type(parts[0])(*(_joined([getattr(part, one.name) for part in parts]) for one in fields(parts[0])))
 
 
@@ -91,4 +99,6 @@ def _joined(values: Sequence[Any]) -> Any:
         return torch.cat(list(values))
     if isinstance(values[0], Mapping):
         return {name: torch.cat([value[name] for value in values]) for name in values[0]}
+    if isinstance(values[0], list):
+        return [entry for value in values for entry in value]
     return values[0]

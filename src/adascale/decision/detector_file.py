@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -16,13 +17,13 @@ from adascale.core.types import Head
 from adascale.core.version import __version__
 from adascale.detectors import Detector, registry
 from adascale.detectors.configure import configured
+from adascale.maths.conformal import Calibration
 from adascale.maths.rounding import alike
 from adascale.network.classifier import Classifier
 from adascale.storage.tensors import ForeignFileError, TensorFileError, checksum, load_tensors, save_tensors
 
 if TYPE_CHECKING:
     from adascale.decision.ood_detector import OODDetector
-    from adascale.maths.conformal import Calibration
 
 KIND = "adascale-detector"
 
@@ -63,9 +64,31 @@ class DetectorFile:
             ) from error
 
     @property
+    def calibration(self) -> Calibration:
+        """The saved calibration, with what was promised at the time."""
+        saved = self.record["calibration"]
+        return Calibration(self.tensors["calibration.scores"], saved["alpha"], saved.get("confidence"))
+
+    def described(self) -> dict[str, Any]:
+        """The record. In that of an older version, what the guarantee says is brought up to date."""
+        return {**self.record, "calibration": {**self.record["calibration"], **_promise(self.calibration)}}
+
+    @property
     def state(self) -> dict[str, Tensor]:
         """What the method has learned."""
         return {name.removeprefix("method."): t for name, t in self.tensors.items() if name.startswith("method.")}
+
+
+def _promise(calibration: Calibration) -> dict[str, Any]:
+    """The threshold and what it promises. range: the false-alarm rates of 90 % of detectors like this one."""
+    return {
+        "alpha": calibration.alpha,
+        "confidence": calibration.confidence,
+        "threshold": calibration.threshold if math.isfinite(calibration.threshold) else None,
+        "level": calibration.level,
+        "range": list(calibration.rate_range),
+        "guarantee": calibration.guarantee(),
+    }
 
 
 def read_detectors(paths: Sequence[str | Path]) -> list[DetectorFile]:
@@ -93,12 +116,12 @@ def save_detector(
         "method": detector.method.name,
         "parameters": detector.method.parameters,
         "setting": detector.setting,
+        "fitted": detector.fitted,
         "calibration": {
-            "alpha": calibration.alpha,
             "images": len(calibration.scores),
             "reference_images": detector.reference_images,
             "split_seed": detector.split_seed,
-            "guarantee": calibration.guarantee(),
+            **_promise(calibration),
         },
         "head": {
             "name": detector.classifier.head_name,
@@ -115,6 +138,7 @@ def save_detector(
             "shape": detector.input_shape,
             "preprocess": asdict(detector.preprocess) if detector.preprocess else None,
         },
+        **({"class_names": list(detector.class_names)} if detector.class_names else {}),
         "about": about,
         **({} if origin["package"] == "adascale" else {"origin": origin}),
     }

@@ -13,6 +13,7 @@ from adascale.core.answers import Decision
 from adascale.core.types import Outputs
 from adascale.detectors import Detector
 from adascale.extraction.extract import extract_batch, extract_views
+from adascale.extraction.given import Given
 from adascale.network.classifier import Classifier
 
 # Bounds and scores are rounded differently; this margin is far above the difference and far below any that matters.
@@ -41,6 +42,21 @@ def decisions(
             yield waiting.popleft().decision()
     _settle(classifier, method, threshold, waiting)
     yield from (batch.decision() for batch in waiting)
+
+
+def named_decisions(
+    classifier: Classifier, method: Detector, threshold: float, batches: Iterable[Given], batch_size: int
+) -> Iterator[Decision]:
+    """The same for batches that a user gave, each decision with the names of its images."""
+    names = deque[list[str]]()
+
+    def inputs() -> Iterator[Tensor]:
+        for given in batches:
+            names.append(given.names)
+            yield given.images
+
+    for decision in decisions(classifier, method, threshold, inputs(), batch_size):
+        yield replace(decision, names=names.popleft())
 
 
 class _Batch:

@@ -10,16 +10,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
-from adascale.decision.tuning import FEWEST_IMAGES, TOLERANCE, Judge, Point, Tuning, chosen_count, grid, search_grid
+from adascale.decision.tuning import FEWEST_IMAGES, Judge, Point, Tuning, chosen_count, grid, search_grid
 from adascale.detectors import Detector
-from adascale.images.outliers import WEIGHTS
-from adascale.maths.conformal import Calibration, images_needed
+from adascale.detectors.configure import configured
+from adascale.images.preprocess import Preprocess
+from adascale.maths.conformal import Calibration
+from adascale.maths.promise import described, images_needed
 from adascale.maths.split import Split, split
 
 # Indices of the images to choose parameters on, and the views needed -> outputs of the outliers to tell them from, by
@@ -44,9 +46,9 @@ class Plan:
     given: parameters that the user has set. tune: False never; True over the rest of the search space; None does so
     for methods that are tuned by default, unless a parameter of their search space was given or too few images would
     be left to promise ``alpha``. seed: seed of the split. alpha: the false-alarm rate for the threshold; None if no
-    threshold is set, as in a benchmark, which has test images of its own. judge: what the grid is judged by. points:
-    a grid in place of the search space. train_overlaps: whether some of the images are also training images; then
-    parameters are chosen without the latter.
+    threshold is set, as in a benchmark, which has test images of its own. confidence: see `Calibration`. judge: what
+    the grid is judged by. points: a grid in place of the search space. train_overlaps: whether some of the images are
+    also training images; then parameters are chosen without the latter.
     """
 
     method: Detector
@@ -57,6 +59,7 @@ class Plan:
     judge: Judge = "self"
     points: Sequence[Point] | None = None
     train_overlaps: bool = False
+    confidence: float | None = None
 
     @property
     def takes_train(self) -> bool:
@@ -102,8 +105,8 @@ class Plan:
         parts = split(n, self.seed, self.share(), chosen_count(n) if self.judge == "self" else n // 2)
         if self.tune and not len(parts.chosen):
             raise InputError(f"{n} ID images are too few to tune on; give at least {FEWEST_IMAGES}, or do not tune.")
-        enough = self.tune or self.alpha is None or len(parts.held_out) >= images_needed(self.alpha)
-        indices: list[int] = parts.chosen.tolist() if enough else []
+        needed = 0 if self.tune or self.alpha is None else images_needed(self.alpha, self.confidence)
+        indices: list[int] = parts.chosen.tolist() if len(parts.held_out) >= needed else []
         return indices
 
     def why_not(self, n: int, features: int | None = None) -> str:
@@ -116,7 +119,8 @@ class Plan:
         if n < FEWEST_IMAGES:
             return f"{origin}; {n} images are too few to tune on ({FEWEST_IMAGES})"
         if self.alpha is not None and not self.chosen(n):
-            return f"{origin}; tuning would leave too few of {n} images to promise {100 * self.alpha:.3g} %"
+            wish = described(self.alpha, self.confidence)
+            return f"{origin}; tuning would leave too few of {n} images to promise {wish}"
         return f"{origin}; no outliers to tune on (the images differ in size, or none were given)"
 
     def untuned(self, features: int | None) -> Point:
@@ -143,7 +147,9 @@ class Plan:
         method = replace(self.method, **(tuning.chosen if tuning else self.untuned(features)))
         reference, *more = self._learned_from(method, own, learned)
         method = method.fit(reference, head, *more)
-        calibration = None if self.alpha is None else _calibrated(method, outputs[parts.held_out], self.alpha)
+        calibration = None
+        if self.alpha is not None:
+            calibration = _calibrated(method, outputs[parts.held_out], self.alpha, self.confidence)
         count = 0 if method.fits_on == "nothing" else len(reference)
         setting = "; ".join(filter(None, [method.note, str(tuning) if tuning else self.why_not(n, features)]))
         return Fitted(method, tuning, setting, count, calibration)
@@ -171,8 +177,6 @@ class Plan:
             *(method, self.grid, reference, head, outputs[parts.chosen], unknown),
             f"{len(chosen)} ID images against {against} ({', '.join(unknown)})",
             train=more[0] if more else None,
-            weights=WEIGHTS if made else None,
-            tolerance=TOLERANCE if made else 0.0,
         )
         return parts, tuning
 
@@ -198,8 +202,8 @@ def _shared_rows(outputs: Outputs, train: Outputs) -> int:
     return shared if shared > max(1, len(outputs) // 50) else 0  # a few may agree by chance
 
 
-def _calibrated(method: Detector, held_out: Outputs, alpha: float) -> Calibration:
-    calibration = Calibration(method.score(held_out), alpha)
+def _calibrated(method: Detector, held_out: Outputs, alpha: float, confidence: float | None) -> Calibration:
+    calibration = Calibration(method.score(held_out), alpha, confidence)
     if not math.isfinite(calibration.threshold) or calibration.scores.isnan().any():
         broken = int((~calibration.scores.isfinite()).sum())
         raise InputError(
@@ -207,3 +211,14 @@ def _calibrated(method: Detector, held_out: Outputs, alpha: float) -> Calibratio
             "can be set; check the images and the preprocessing."
         )
     return calibration
+
+
+def method_of(method: str | Detector, parameters: Mapping[str, Any], preprocess: Preprocess | None) -> Detector:
+    """The method that a user asks for, by name with parameters or as an object, made for this preprocessing."""
+    if isinstance(method, str):
+        made = configured(method, parameters)
+    elif parameters:
+        raise InputError(f"Parameters {list(parameters)} came with a configured {method.name}; set them on it.")
+    else:
+        made = replace(method)  # a copy, because two detectors may be given the same object
+    return made if preprocess is None else made.for_input(preprocess.std)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adascale.core.answers import Decision, Verdict
+from adascale.core.answers import Decision, Verdict, label_of
 from adascale.core.errors import InputError
 from adascale.core.progress import progress
 from adascale.core.types import Outputs, View
@@ -23,6 +23,7 @@ from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.batches import Passes
 from adascale.extraction.cache import Extractor
 from adascale.extraction.extract import extract_batch
+from adascale.extraction.given import NEEDS_PREPROCESS
 from adascale.images.loader import Loaded, load_batches
 from adascale.images.outliers import OUTLIERS
 from adascale.images.preprocess import Preprocess
@@ -30,7 +31,7 @@ from adascale.images.sources import ImageSet
 from adascale.storage.rows import Row
 
 VERDICT_COLUMNS = ("score", "p_value", "is_ood")
-DECISION_COLUMNS = ("image", "is_ood", "early", "prediction", "error")
+DECISION_COLUMNS = ("is_ood", "early")
 NOT_FINITE = "the network gave NaN or infinite activations; counted as out-of-distribution"
 
 
@@ -42,8 +43,11 @@ def fit_images(
     *,
     tune: bool | None = None,
     passes: Passes = Passes(),
+    source: str = "images",
 ) -> tuple[dict[str, str], dict[str, InputError]]:
     """Fit detectors of one network from one extraction, whose shards stay in ``folder``.
+
+    source: what the record says about where the images come from.
 
     Returns the images that could not be read and the methods that could not be fitted, each with the reason.
     """
@@ -70,7 +74,7 @@ def fit_images(
     for detector in detectors:
         detector.input_shape = found.shape
         try:
-            detector.fit_outputs(outputs, learned, outliers, tune=tune)
+            detector.fit_outputs(outputs, learned, outliers, tune=tune, source=source)
         except InputError as error:
             refused[detector.method.name] = error
         detector.network = network
@@ -89,7 +93,7 @@ def score_images(
     Several detectors of one network, each with the name of its columns, share every pass. evidence: also what each
     member of a combined method adds to the score.
     """
-    first, names = next(iter(detectors.values())), columns(detectors, evidence)
+    first, names = next(iter(detectors.values())), columns(detectors, evidence=evidence)
     views = [view for detector in detectors.values() for view in detector.method.views]
     with progress("Scoring", len(images), start) as advance:
         for batch in load_batches(images, _preprocess(first), passes.batch_size, start, passes.workers):
@@ -106,7 +110,7 @@ def decide_images(
     detector: OODDetector, images: ImageSet, start: int = 0, passes: Passes = Passes()
 ) -> Iterator[list[Row]]:
     """The same rows with ``early`` in place of score and p-value: see `OODDetector.decide`."""
-    waiting = deque[Loaded]()
+    waiting, names = deque[Loaded](), columns({"": detector}, decide=True)
     loaded = load_batches(images, _preprocess(detector), passes.batch_size, start, passes.workers)
 
     def inputs() -> Iterator[Tensor]:
@@ -120,22 +124,24 @@ def decide_images(
         for decision in chain(detector.decisions(inputs(), passes.batch_size), [None]):
             while waiting and (decision is not None or not waiting[0].indices):
                 batch = waiting.popleft()
-                yield _rows(images, batch, {} if decision is None else {"": decision}, DECISION_COLUMNS)
+                yield _rows(images, batch, {} if decision is None else {"": decision}, names)
                 advance(len(batch.indices) + len(batch.failures))
                 if batch.indices:
                     break
 
 
-def columns(detectors: Mapping[str, OODDetector], evidence: bool = False) -> list[str]:
+def columns(detectors: Mapping[str, OODDetector], decide: bool = False, evidence: bool = False) -> list[str]:
     """``image, score, p_value, is_ood, prediction, error``; with several detectors ``NAME.score`` and so on.
 
+    Where the classes have names, ``class`` follows ``prediction``. decide: for decisions, ``image, is_ood, early``.
     evidence: also ``evidence.MEMBER`` for each member of a combined method.
     """
-    verdicts = []
+    own, answers = DECISION_COLUMNS if decide else VERDICT_COLUMNS, list[str]()
     for name, detector in detectors.items():
         members = detector.method.speakers if evidence else ()
-        verdicts += [_prefix(detectors, name) + column for column in (*VERDICT_COLUMNS, *map(_evidence, members))]
-    return ["image", *verdicts, "prediction", "error"]
+        answers += [_prefix(detectors, name) + column for column in (*own, *map(_evidence, members))]
+    named = ["class"] if any(detector.class_names for detector in detectors.values()) else []
+    return ["image", *answers, "prediction", *named, "error"]
 
 
 def _evidence(member: str) -> str:
@@ -145,7 +151,7 @@ def _evidence(member: str) -> str:
 
 def _preprocess(detector: OODDetector) -> Preprocess:
     if detector.preprocess is None:
-        raise InputError("The detector does not say how images become inputs; make it with preprocess=Preprocess(...).")
+        raise InputError(NEEDS_PREPROCESS)
     return detector.preprocess
 
 
@@ -168,6 +174,8 @@ def _answered(answers: Mapping[str, Verdict | Decision], i: int) -> dict[str, An
     row: dict[str, Any] = {"error": None}
     for prefix, answer in answers.items():
         row |= {prefix + "is_ood": bool(answer.is_ood[i]), "prediction": int(answer.prediction[i])}
+        if answer.class_names:
+            row["class"] = label_of(row["prediction"], answer.class_names)
         if isinstance(answer, Verdict):
             score = float(answer.score[i])
             finite = math.isfinite(score)

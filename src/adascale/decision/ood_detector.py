@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from adascale.core.answers import Decision, Verdict, joined
-from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
-from adascale.core.types import Outputs, View
+from adascale.core.errors import AdascaleWarning
+from adascale.core.types import Outputs
+from adascale.decision.answering import Answering
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, save_detector
-from adascale.decision.early import decisions
-from adascale.decision.fitting import Outliers, Plan
+from adascale.decision.fitting import Outliers, Plan, method_of
+from adascale.decision.inputs import Reader, extract_given, outliers_of
+from adascale.decision.provenance import described, fitting_record
+from adascale.decision.saved import load_detectors
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
-from adascale.detectors.configure import configured
-from adascale.extraction.batches import batches
-from adascale.extraction.extract import extract, extract_batch
-from adascale.images.outliers import OUTLIERS, Sample
+from adascale.images.outliers import Sample
 from adascale.images.preprocess import Preprocess
-from adascale.maths.conformal import Calibration, check_alpha
+from adascale.maths.conformal import Calibration
+from adascale.maths.promise import check_alpha, check_confidence
 from adascale.maths.split import total_needed
+from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
+from adascale.network.ready import ready_network
+from adascale.network.specs import absolute
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class OODDetector:
+class OODDetector(Answering):
     """Tells which images a classifier was never trained on.
 
     >>> detector = OODDetector(model).fit(id_images)        # doctest: +SKIP
@@ -43,8 +45,12 @@ class OODDetector:
     (see ``adascale methods``) or a configured `Detector`; by default `combined`, which adds the evidence of AdaSCALE-L,
     fDBD, GEN and ViM. parameters: the method's own, by name, e.g. ``p_max=90,
     pixels="random"``. head: the name of the last linear layer, if it cannot be found. alpha: the share of
-    in-distribution images that may be flagged. split_seed: seed of the split into images to fit on and images that set
-    the threshold. preprocess: how image files become inputs; it is kept with the detector and saved with it.
+    in-distribution images that may be flagged, on average over draws of the calibration images. confidence: 0.95 makes
+    that a promise for this one detector, which holds with 95 % confidence (see `Calibration`). split_seed: seed of the
+    split into images to fit on and images that set the threshold. preprocess: how images become inputs; it is kept with
+    the detector and saved with it, and lets every method here take images: a path, a folder, a glob, a list of paths,
+    Pillow images, uint8 arrays (H, W, C) or (N, H, W, C), bytes. Without it they take tensors. classes: the names of
+    the classes, as a list, a mapping from index to name, or a file of either (`adascale.network.class_names`).
     """
 
     def __init__(
@@ -54,18 +60,21 @@ class OODDetector:
         *,
         head: str | None = None,
         alpha: float = 0.05,
+        confidence: float | None = None,
         split_seed: int = 0,
         batch_size: int = 32,
         preprocess: Preprocess | None = None,
+        classes: str | Path | Sequence[str] | Mapping[Any, Any] | None = None,
         **parameters: Any,
     ) -> None:
         check_alpha(alpha)
+        check_confidence(confidence)
         self.classifier = model if isinstance(model, Classifier) else Classifier(model, head)
-        self._method = _configured(method, parameters, preprocess)
+        self._method = method_of(method, parameters, preprocess)
         self._as_given = self._method
         self._given = frozenset(parameters if isinstance(method, str) else self._method.parameters)
         self.split_seed, self.batch_size, self.preprocess = split_seed, batch_size, preprocess
-        self._alpha = alpha
+        self._alpha, self._confidence = alpha, confidence
         self.calibration: Calibration | None = None
         self.tuning: Tuning | None = None
         self.setting = "not fitted"  # where the parameters come from, in one sentence
@@ -73,6 +82,32 @@ class OODDetector:
         self.probe_shape: tuple[int, ...] | None = None  # that of the first images, for the probe in a detector file
         self.network = NetworkIdentity(self.classifier)
         self.reference_images = 0
+        self.fitted: Mapping[str, Any] = {}  # when and on what, for people
+        self.class_names = self.classifier.class_names if classes is None else class_names(classes)
+        self.about: dict[str, Any] = {}  # what `save` writes about the network: its text and its weights file
+        self._reader = Reader()
+
+    @classmethod
+    def from_spec(
+        cls,
+        spec: str,
+        method: str | Detector = "combined",
+        *,
+        weights: str | Path | None = None,
+        device: str = "auto",
+        head: str | None = None,
+        preprocess: Preprocess | None = None,
+        **options: Any,
+    ) -> Self:
+        """A detector for a network named by a text such as ``torchvision:resnet50``: see `load_network`.
+
+        The network brings its preprocessing, and class names where its source knows them. weights: a file of your own.
+        device: ``auto`` is a GPU where there is one. options: those of `OODDetector`, and the method's parameters.
+        """
+        classifier, known = ready_network(spec, weights, device, head)
+        detector = cls(classifier, method, preprocess=preprocess or known, **options)
+        detector.about = {"model": absolute(spec), "weights": None if weights is None else str(Path(weights).resolve())}
+        return detector
 
     @property
     def method(self) -> Detector:
@@ -93,11 +128,27 @@ class OODDetector:
     def alpha(self, alpha: float) -> None:
         check_alpha(alpha)
         self._alpha = alpha
+        self._recalibrate()
+
+    @property
+    def confidence(self) -> float | None:
+        """How sure the promise is for this one detector; None promises an average. Assigning it moves the threshold."""
+        return self._confidence
+
+    @confidence.setter
+    def confidence(self, confidence: float | None) -> None:
+        check_confidence(confidence)
+        self._confidence = confidence
+        self._recalibrate()
+
+    def _recalibrate(self) -> None:
         if self.calibration is not None:
-            self.calibration = Calibration(self.calibration.scores, alpha)
+            self.calibration = Calibration(self.calibration.scores, self.alpha, self.confidence)
 
     def fit(self, images: Any, train: Any = None, *, tune: bool | None = None) -> Self:
-        """Learn from in-distribution images: a tensor, a DataLoader, any iterable of batches. No labels needed.
+        """Learn from in-distribution images: a folder, paths, tensors, a DataLoader and so on. No labels needed.
+
+        Images that cannot be read are skipped, and a warning names them.
 
         ``train``: training images for the methods that learn from them, with labels if the method needs them (see
         ``adascale methods``). None of them may be among ``images``, which set the threshold. Without ``train`` such
@@ -109,20 +160,17 @@ class OODDetector:
         was done.
         """
         self._forget()
+        self.input_shape = None
         plan = self.plan(tune)
         sample = Sample(self.split_seed, MOST_CHOSEN) if plan.wanted else None
-        outputs, self.input_shape = self._extracted(images, plan.views, sample)
-        learned = self._extracted(train, ())[0] if train is not None and plan.takes_train else None
-
-        def outliers(chosen: Sequence[int], views: Sequence[View]) -> dict[str, Outputs] | None:
-            ones = sample.stacked(chosen) if sample is not None else None
-            if ones is None:
-                return None
-            parts = torch.split(ones, self.batch_size)
-            made = {name: extract(self.classifier, map(make, parts), views) for name, make in OUTLIERS.items()}
-            return {name: Outputs.cat(list(found)) for name, found in made.items()}
-
-        return self.fit_outputs(outputs, learned, outliers, tune=tune)
+        given = self._batches(images, skip=True)
+        outputs, shapes = extract_given(given, self.classifier, plan.views, self.class_names, sample)
+        learned = None
+        if train is not None and plan.takes_train:
+            learned, _ = extract_given(self._batches(train, skip=True), self.classifier, ())
+        self.probe_shape, self.input_shape = shapes[0], shapes[0] if len(shapes) == 1 else None
+        outliers = outliers_of(sample, self.classifier, self.batch_size)
+        return self.fit_outputs(outputs, learned, outliers, tune=tune, source=described(images))
 
     def fit_outputs(
         self,
@@ -131,23 +179,27 @@ class OODDetector:
         outliers: Mapping[str, Outputs] | Outliers | None = None,
         *,
         tune: bool | None = None,
+        source: str = "extracted outputs",
     ) -> Self:
         """The same from extracted `Outputs`. What is fitted on, chosen on and what sets the threshold are kept apart.
 
         ``outliers``: the outputs of outliers made from the images ``plan(tune).chosen(len(outputs))``, by name, or a
-        function that is given these indices and the views needed. Without outliers nothing is tuned.
+        function that is given these indices and the views needed. Without outliers nothing is tuned. ``source``: where
+        the images come from, for the record.
         """
         self._forget()
+        check_count(self.class_names, len(self.classifier.head.weight))
         plan = self.plan(tune)
         provider = outliers if outliers is None or callable(outliers) else lambda *_: outliers
         fitted = plan.fit(outputs, self.classifier.head, train, provider)
         self._method, self.tuning, self.setting, self.reference_images, self.calibration = fitted
+        self.fitted = fitting_record(len(outputs), source)
         self._warn_of_limits(plan.share(train is not None and plan.takes_train))
         return self
 
     def plan(self, tune: bool | None = None) -> Plan:
         """What `fit` will do about tuning: which views it needs, which images it makes outliers from."""
-        return Plan(self._as_given, self._given, tune, self.split_seed, self.alpha)
+        return Plan(self._as_given, self._given, tune, self.split_seed, self.alpha, confidence=self.confidence)
 
     def _forget(self) -> None:
         self.calibration = self.tuning = None
@@ -155,8 +207,8 @@ class OODDetector:
 
     def _warn_of_limits(self, share: float) -> None:
         calibration = self._calibrated()
-        if calibration.level > self.alpha:
-            total = total_needed(self.alpha, share)
+        if calibration.promised > self.alpha:
+            total = total_needed(self.alpha, share, self.confidence)
             hint = f" Give fit at least {total} images for that." if share else ""
             warnings.warn(calibration.guarantee() + hint, AdascaleWarning, stacklevel=3)
         if broken := int(calibration.scores.isinf().sum()):
@@ -166,127 +218,43 @@ class OODDetector:
                 stacklevel=3,
             )
 
-    def _extracted(
-        self, images: Any, views: Sequence[View], sample: Sample | None = None
-    ) -> tuple[Outputs, tuple[int, ...] | None]:
-        shapes: set[tuple[int, ...]] = set()
-        parts = []
-        for batch, labels in batches(images, self.batch_size):
-            shape = tuple(batch.shape[1:])
-            if not shapes:
-                self.classifier.locate(batch)  # again, because weights may have changed since the last fit
-                self.probe_shape = shape
-            shapes.add(shape)
-            parts.append(extract_batch(self.classifier, batch, views, labels))
-            if sample is not None:
-                sample.add(batch)
-        if not parts:
-            raise InputError("fit got no images; give in-distribution images, a few hundred if you have them.")
-        return Outputs.cat(parts), shapes.pop() if len(shapes) == 1 else None
-
-    def __call__(self, images: Any) -> Verdict:
-        """The verdict for these images."""
-        return joined(list(self.stream(images)))
-
-    def stream(self, images: Any) -> Iterator[Verdict]:
-        """Verdicts batch by batch, for more images than fit in memory."""
-        for batch, _ in batches(images, self.batch_size):
-            self.check_shape(batch)
-            yield self.judge(extract_batch(self.classifier, batch, self.method.views))
-
-    def is_ood(self, images: Any) -> Tensor:
-        """Decisions alone (N,), the same as ``detector(images).is_ood`` and much cheaper: see `decide`."""
-        return self.decide(images).is_ood
-
-    def decide(self, images: Any) -> Decision:
-        """Decisions without scores: the perturbed pass is made only where it can still change the answer."""
-        return joined(list(self.decisions(images)))
-
-    def decisions(self, images: Any, batch_size: int | None = None) -> Iterator[Decision]:
-        """The same batch by batch, in order; undecided images are gathered over batches."""
-        size, threshold = batch_size or self.batch_size, self._calibrated().threshold
-        checked = (self.check_shape(batch) for batch, _ in batches(images, size))
-        return decisions(self.classifier, self.method, threshold, checked, size)
-
-    def check_shape(self, images: Tensor) -> Tensor:
-        """Return the images; refuse them if they have another size than those the detector was calibrated on."""
-        if self.input_shape is not None and tuple(images.shape[1:]) != self.input_shape:
-            raise InputError(
-                f"Images are {tuple(images.shape[1:])}; the detector was calibrated on {self.input_shape}. "
-                "Resize them, or fit again at this size."
-            )
-        return images
-
-    def score(self, images: Any) -> Tensor:
-        """OOD scores alone (N,), float64, higher = more OOD."""
-        return self(images).score
-
-    def judge(self, outputs: Outputs) -> Verdict:
-        """The verdict from extracted `Outputs`."""
-        calibration = self._calibrated()
-        score, evidence = self.method.explained(outputs)
-        logits = outputs.logits
-        return Verdict(calibration.is_ood(score), score, calibration.p_value(score), logits, logits.argmax(1), evidence)
-
-    @property
-    def guarantee(self) -> str:
-        """What is guaranteed about false alarms, in one sentence."""
-        return self._calibrated().guarantee()
-
-    @property
-    def threshold(self) -> float:
-        """Images that score above it are flagged."""
-        return self._calibrated().threshold
-
     def save(self, path: str | Path, **about: Any) -> dict[str, Any]:
         """Write everything but the network to one safetensors file and return its record, which holds ``about``."""
-        return save_detector(path, self, self._calibrated(), about)
+        return save_detector(path, self, self._calibrated(), {**self.about, **about})
 
     @classmethod
     def load(
-        cls, path: str | Path | DetectorFile, model: nn.Module | Classifier, method: type[Detector] | None = None
+        cls,
+        path: str | Path | DetectorFile,
+        model: nn.Module | Classifier | None = None,
+        method: type[Detector] | None = None,
+        *,
+        alpha: float | None = None,
+        confidence: float | None = None,
+        **network: Any,
     ) -> Self:
-        """The saved detector with its network; any other network is refused. ``method``: a class of your own."""
-        return cls.load_all([path], model, method)[0]
+        """The saved detector with its network; any other network is refused. ``method``: a class of your own.
+
+        ``alpha``, ``confidence``: in place of the saved ones; the threshold follows without fitting again. Without
+        ``model``, the network that the file names is loaded. Then ``network`` may have ``weights``, a file in place of
+        the one it names; ``device``; and ``trust=True``, without which no Python file is run.
+        """
+        return cls.load_all([path], model, method, alpha=alpha, confidence=confidence, **network)[0]
 
     @classmethod
     def load_all(
         cls,
         files: Sequence[str | Path | DetectorFile],
-        model: nn.Module | Classifier,
+        model: nn.Module | Classifier | None = None,
         method: type[Detector] | None = None,
+        *,
+        alpha: float | None = None,
+        confidence: float | None = None,
+        **network: Any,
     ) -> list[Self]:
         """Several saved detectors of one network, which is hashed and checked once."""
-        network = NetworkIdentity(model if isinstance(model, Classifier) else Classifier(model))
-        loaded = []
-        for path in files:
-            file = path if isinstance(path, DetectorFile) else DetectorFile.read(path)
-            calibration, given = file.record["calibration"], file.record["input"]
-            detector = cls(network.classifier, file.method(method), alpha=calibration["alpha"])
-            detector.split_seed, detector.reference_images = calibration["split_seed"], calibration["reference_images"]
-            detector.preprocess = Preprocess(**given["preprocess"]) if given["preprocess"] else None
-            detector.network, detector.input_shape = network, tuple(given["shape"]) if given["shape"] else None
-            detector.setting = file.record.get("setting", "as given")
-            detector.method.restore(file.state, network.adopt_head(file))
-            detector.calibration = Calibration(file.tensors["calibration.scores"], detector.alpha)
-            loaded.append(detector)
-        return loaded
-
-    def _calibrated(self) -> Calibration:
-        if self.calibration is None or not self.method.is_fitted:
-            raise NotFittedError("The detector is not fitted (or its method changed since): call fit(id_images) first.")
-        return self.calibration
+        return load_detectors(cls, files, model, method, alpha, confidence, **network)
 
     def __repr__(self) -> str:
         state = self.calibration.guarantee() if self.calibration else "not fitted"
         return f"OODDetector({type(self.classifier.model).__name__}, {self.method}): {state}"
-
-
-def _configured(method: str | Detector, parameters: Mapping[str, Any], preprocess: Preprocess | None) -> Detector:
-    if isinstance(method, str):
-        made = configured(method, parameters)
-    elif parameters:
-        raise InputError(f"Parameters {list(parameters)} came with a configured {method.name}; set them on it.")
-    else:
-        made = replace(method)  # a copy, because two detectors may be given the same object
-    return made if preprocess is None else made.for_input(preprocess.std)

@@ -17,7 +17,6 @@ from adascale.maths.metrics import auroc
 
 FEWEST_IMAGES = 64
 MOST_CHOSEN = 200
-TOLERANCE = 0.0075  # of a mean AUROC on made-up outliers: smaller differences say little about real ones
 _CHOSEN_SHARE = 0.3
 _PERCENTILES = (60, 65, 70, 75, 80, 85, 90, 95, 99)
 # The grids of the AdaSCALE paper by name. `pairs` is ours: it includes equal percentiles, which give SCALE or LTS.

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from adascale.core.errors import InputError
+from adascale.core.suggestions import meant
 from adascale.detectors.base import Detector
 from adascale.detectors.registry import get
 
@@ -16,5 +17,6 @@ def configured(method: str | type[Detector], parameters: Mapping[str, Any]) -> D
     cls = get(method) if isinstance(method, str) else method
     known = sorted(field.name for field in fields(cls))
     if unknown := [name for name in parameters if name not in known]:
-        raise InputError(f"{cls.name} has no parameter {unknown[0]!r}; it has: {', '.join(known) or 'none'}.")
+        hint = meant(unknown[0], known)
+        raise InputError(f"{cls.name} has no parameter {unknown[0]!r}{hint} It has: {', '.join(known) or 'none'}.")
     return cls(**parameters)

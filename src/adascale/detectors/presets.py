@@ -7,6 +7,7 @@ rows equal those of the version that used these k2 values. lambda = 10, k1 = 1 %
 from __future__ import annotations
 
 from adascale.core.errors import InputError
+from adascale.core.suggestions import meant
 
 PROVENANCE = "an earlier public text of the AdaSCALE paper (its headline rows match these k2 values)"
 
@@ -46,8 +47,9 @@ def known(data: str, network: str) -> tuple[str, str]:
     for place in _TABLE:
         if tuple(map(_plain, place)) == (_plain(data), _plain(network)):
             return place
-    places = ", ".join(map("/".join, _TABLE))
-    raise InputError(f"No preset for {data}/{network}; there are adascale_a and adascale_l on: {places}.")
+    given, places = f"{data}/{network}".rstrip("/"), list(map("/".join, _TABLE))
+    rest = f"There are adascale_a and adascale_l on: {', '.join(places)}."
+    raise InputError(f"No preset for {given}{meant(given, places)} {rest}")
 
 
 def _plain(name: str) -> str:

@@ -6,7 +6,6 @@ This module does not import torch; `facts` reads our methods' declarations from 
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import sys
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from adascale.core.errors import AdascaleError, InputError
 from adascale.core.modules import load_file
+from adascale.core.suggestions import meant
 from adascale.core.version import __version__
 
 if TYPE_CHECKING:
@@ -93,11 +93,8 @@ def get(name: str) -> type[Detector]:
     if name in (installed := _installed()):
         return _loaded(installed[name])
     known = names()
-    close = difflib.get_close_matches(name, known, 1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    raise InputError(
-        f"There is no method {name!r}{hint} Choose one of {', '.join(known)}, or give path/to/file.py:ClassName."
-    )
+    rest = f"Choose one of {', '.join(known)}, or give path/to/file.py:ClassName."
+    raise InputError(f"There is no method {name!r}{meant(name, known)} {rest}")
 
 
 def check_loaded(text: str) -> None:
@@ -219,9 +216,8 @@ def _in_file(path: Path, class_name: str) -> type[Detector]:
 
 def _member(module: ModuleType, class_name: str, place: str) -> type[Detector]:
     if not hasattr(module, class_name):
-        close = difflib.get_close_matches(class_name, vars(module), 1)
-        hint = f"; did you mean {close[0]}?" if close else "."
-        raise InputError(f"{place} has no class {class_name!r}{hint}")
+        classes = [name for name, value in vars(module).items() if isinstance(value, type)]
+        raise InputError(f"{place} has no class {class_name!r}{meant(class_name, classes)}")
     return checked(getattr(module, class_name))
 
 

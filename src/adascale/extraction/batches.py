@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adascale.core.errors import InputError
+from adascale.core.errors import AdascaleWarning, InputError
 
-_IMAGE_KEYS = ("pixel_values", "image", "images", "img", "x", "data", "input", "inputs")
-_LABEL_KEYS = ("labels", "label", "target", "targets", "y")
+IMAGE_KEYS = ("pixel_values", "image", "images", "img", "x", "data", "input", "inputs")
+LABEL_KEYS = ("labels", "label", "target", "targets", "y")
 
 Batch = tuple[Tensor, "Tensor | None"]
 
@@ -71,10 +72,10 @@ def _is_pair(source: Any) -> bool:
 def _parts(item: Any) -> Batch:
     labels = None
     if isinstance(item, Mapping):
-        labels = next((item[key] for key in _LABEL_KEYS if key in item), None)
-        found = next((item[key] for key in _IMAGE_KEYS if key in item), None)
+        labels = next((item[key] for key in LABEL_KEYS if key in item), None)
+        found = next((item[key] for key in IMAGE_KEYS if key in item), None)
         if found is None:
-            raise InputError(f"A batch has the keys {list(item)}; the images must be under one of {list(_IMAGE_KEYS)}.")
+            raise InputError(f"A batch has the keys {list(item)}; the images must be under one of {list(IMAGE_KEYS)}.")
         item = found
     elif isinstance(item, tuple | list) and item:
         item, labels = item[0], item[1] if len(item) > 1 else None
@@ -95,9 +96,21 @@ def _as_labels(labels: Any, count: int) -> Tensor | None:
         tensor = torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError):
         return None
+    if tensor.ndim == 2 and len(tensor) == count and _several_at_once(tensor):
+        warnings.warn(
+            f"The labels, of shape {tuple(tensor.shape)}, name several classes for one image; they are left out. "
+            "The methods here are for networks that choose one class for each image, not for multi-label networks.",
+            AdascaleWarning,
+            stacklevel=2,
+        )
     if tensor.ndim > 1 or tensor.numel() != count or tensor.is_floating_point():
         return None
     return tensor.cpu().long().reshape(count)
+
+
+def _several_at_once(labels: Tensor) -> bool:
+    """Whether rows of zeros and ones name several classes for an image."""
+    return bool(((labels == 0) | (labels == 1)).all() and (labels.sum(1) > 1).any())
 
 
 def _stacked(items: list[Batch]) -> Batch:

@@ -21,9 +21,19 @@ from adascale.images.outliers import Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
+from adascale.storage.entries import use
 from adascale.storage.tensors import TensorFile, TensorFileError, load_tensors, save_tensors
 
 KIND = "adascale-shard"
+
+
+class UnreadableError(InputError):
+    """None of the images of a set can be read. failures: every image, with the reason."""
+
+    def __init__(self, failures: Mapping[str, str], where: str = "") -> None:
+        name, reason = next(iter(failures.items()))
+        super().__init__(f"{where}None of the {len(failures)} images can be read ({name}: {reason}).")
+        self.failures = failures
 
 
 def cache_key(*parts: object) -> str:
@@ -199,11 +209,21 @@ class Extractor:
         return self._caches.setdefault(key, ShardCache(self.folder, key))
 
     def extract(
-        self, images: ImageSet, views: Sequence[View], title: str = "Reading images", tamper: Tamper | None = None
+        self,
+        images: ImageSet,
+        views: Sequence[View],
+        title: str = "Reading images",
+        tamper: Tamper | None = None,
+        about: Mapping[str, object] | None = None,
     ) -> Extracted:
-        """The outputs of an image set. Only what is not on disk yet costs a network pass."""
+        """The outputs of an image set. Only what is not on disk yet costs a network pass.
+
+        about: what a cache that outlives the run records about them; while they are needed, no one removes them.
+        """
         views, size = list(dict.fromkeys(views)), self.passes.batch_size
         cache = self.cache_of(images, tamper)
+        if about is not None:
+            use(self.folder, cache.folder.name, {**about, "images": len(images)}, cache)
         ranges = [range(i, min(i + size, len(images))) for i in range(0, len(images), size)]
         found = {index: cache.look_up(index, views) for index in range(len(ranges))}
         missing = {index: (info, lacking) for index, (info, lacking) in found.items() if info is None or lacking}
@@ -220,7 +240,7 @@ class Extractor:
                         cache.write_view(index, view, perturbed)
                 else:
                     outputs = extract_batch(self.classifier, inputs, lacking, batch.labels) if batch.indices else None
-                    failed = {images.names[i]: reason for i, reason in batch.failures.items()}
+                    failed = {images.keys[i]: reason for i, reason in batch.failures.items()}
                     head, shape = (self.classifier.head_name, tuple(inputs.shape[1:])) if batch.indices else (None, ())
                     cache.write(index, outputs, ShardInfo(len(batch.indices), failed, head, shape))
                 advance(len(ranges[index]))
@@ -231,12 +251,12 @@ class Extractor:
         failures = {name: reason for shard in shards for name, reason in shard.failures.items()}
         used = next((shard for shard in shards if shard.rows), None)
         if used is None or used.head is None:
-            name, reason = next(iter(failures.items()))
-            raise InputError(f"None of the {len(images)} images can be read ({name}: {reason}).")
+            raise UnreadableError(images.by_name(failures))
         if self.classifier.head_name is None:
             self.classifier.adopt(used.head)
-        usable = [i for i, name in enumerate(images.names) if name not in failures]
-        return Extracted(cache, views, [shard.rows for shard in shards], failures, usable, used.shape)
+        usable = [i for i, key in enumerate(images.keys) if key not in failures]
+        rows = [shard.rows for shard in shards]
+        return Extracted(cache, views, rows, images.by_name(failures), usable, used.shape)
 
 
 def _locate(classifier: Classifier, images: Tensor) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageFilter
 
 from adascale.core.errors import InputError
-from adascale.images.preprocess import eight_bit
+from adascale.images.pixels import eight_bit
 from adascale.images.sources import Change, ImageSet
 
 SMALL, LARGE = 32, 224

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
-from adascale.core.errors import InputError
-from adascale.images.preprocess import Preprocess, sides
+from adascale.core.errors import AdascaleWarning, InputError
+from adascale.images.pixels import READ_ERRORS, is_deep, shallow_hint, why_unreadable
+from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 
 
@@ -39,16 +41,17 @@ def load_ranges(
     images: ImageSet, preprocess: Preprocess, ranges: Iterable[range], workers: int | None = None
 ) -> Iterator[Loaded]:
     """A batch for each of these ranges of indices, decoded ahead in threads (Pillow releases Python's lock)."""
-    workers = workers or min(8, os.cpu_count() or 1)
+    workers, depths = workers or min(8, os.cpu_count() or 1), _Depths()
     with ThreadPoolExecutor(workers) as pool:
         waiting: deque[tuple[range, list[Future[Tensor | str]]]] = deque()
         try:
             for indices in ranges:
-                waiting.append((indices, [pool.submit(_read, images, i, preprocess) for i in indices]))
+                waiting.append((indices, [pool.submit(_read, images, i, preprocess, depths) for i in indices]))
                 if len(waiting) > 2:
                     yield _gathered(images, *waiting.popleft())
             while waiting:
                 yield _gathered(images, *waiting.popleft())
+            depths.tell()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -67,13 +70,27 @@ def _gathered(images: ImageSet, indices: range, futures: list[Future[Tensor | st
     return Loaded(stacked, list(tensors), failures, labels)
 
 
-def _read(images: ImageSet, index: int, preprocess: Preprocess) -> Tensor | str:
+def _read(images: ImageSet, index: int, preprocess: Preprocess, depths: _Depths) -> Tensor | str:
     try:
-        least = 2 * max(sides(preprocess.size)) if preprocess.draft and images.change is None else None
-        return preprocess(images.open(index, least))
-    except FileNotFoundError:
-        return "there is no such file"
-    except UnidentifiedImageError:
-        return "not an image, or a format that Pillow cannot read"
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError, MemoryError) as error:
-        return " ".join(str(error).split()) or type(error).__name__
+        opened = images.open(index, preprocess.least if images.change is None else None)
+        depths.see(opened, images.names[index])
+        return preprocess.normalised(opened)
+    except READ_ERRORS as error:
+        return why_unreadable(error)
+
+
+class _Depths:
+    """Watches for 16-bit images that hold 12-bit data. One dark image proves nothing; all of them being dark does."""
+
+    def __init__(self) -> None:
+        self._hint, self._all_dark = "", True
+
+    def see(self, image: Image.Image, name: str) -> None:
+        if self._all_dark and is_deep(image):
+            found = shallow_hint(image, name)
+            self._hint, self._all_dark = self._hint or found, bool(found)
+
+    def tell(self) -> None:
+        """Warn, once, if every 16-bit image was so dark."""
+        if self._hint and self._all_dark:
+            warnings.warn(self._hint, AdascaleWarning, stacklevel=2)

@@ -69,9 +69,6 @@ class Blurred:
 
 OUTLIERS: Mapping[str, Tamper] = {"shuffled": Shuffled(), "mixed": Mixed(), "blurred": Blurred()}
 
-# Mixed images still show two known things, so they are the least OOD-like and count half.
-WEIGHTS: Mapping[str, float] = {"shuffled": 1.0, "mixed": 0.5, "blurred": 1.0}
-
 
 def _resized(images: Tensor, size: tuple[int, ...]) -> Tensor:
     return F.interpolate(images.float(), size=size, mode="bilinear", align_corners=False).to(images.dtype)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -10,11 +12,21 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from adascale.core.errors import InputError
+from adascale.core.errors import AdascaleWarning, InputError
+from adascale.images.pixels import (
+    READ_ERRORS,
+    Item,
+    eight_bit,
+    is_deep,
+    name_of,
+    open_image,
+    shallow_hint,
+    undrafted,
+    why_unreadable,
+)
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
 _MOST_PIXELS = 50_000_000
-_DRAFTED = "adascale: size and box before draft"
 
 
 @dataclass(frozen=True)
@@ -47,8 +59,28 @@ class Preprocess:
             known = ", ".join(get_args(Interpolation))
             raise InputError(f"interpolation={self.interpolation!r}; choose one of {known}.")
 
-    def __call__(self, image: Image.Image) -> Tensor:
-        """The normalised tensor (C, H, W)."""
+    def __call__(self, image: Item | str) -> Tensor:
+        """The normalised tensor (C, H, W) of one image: a path, bytes, a Pillow image or a uint8 array (H, W, C).
+
+        An image that cannot be read is an `InputError` that names it.
+        """
+        if not isinstance(image, str | os.PathLike | bytes | bytearray | memoryview | Image.Image | np.ndarray):
+            given = type(image).__name__
+            raise InputError(f"An image came as {given}; give a path, bytes, a Pillow image or a uint8 array.")
+        name = name_of(image)
+        try:
+            opened = open_image(image, self.least)
+            tensor = self.normalised(opened)
+        except InputError:
+            raise
+        except READ_ERRORS as error:
+            raise unreadable(name, why_unreadable(error)) from error
+        if is_deep(opened) and (hint := shallow_hint(opened, name)):
+            warnings.warn(hint, AdascaleWarning, stacklevel=2)
+        return tensor
+
+    def normalised(self, image: Image.Image) -> Tensor:
+        """The same for an image that is open; what Pillow raises is not translated."""
         pixels = np.array(self._crop(self._resize(self.coloured(image))), dtype=np.uint8)
         tensor = torch.from_numpy(pixels if pixels.ndim == 3 else pixels[:, :, None])
         tensor = tensor.permute(2, 0, 1).contiguous().float().div_(255)
@@ -58,6 +90,17 @@ class Preprocess:
     def coloured(self, image: Image.Image) -> Image.Image:
         """The image in the channels of the network, RGB or greyscale."""
         return eight_bit(image).convert("RGB" if len(self.mean) == 3 else "L")
+
+    @property
+    def least(self) -> int | None:
+        """The shortest side that a decoder may reduce an image to; None if it must not."""
+        return 2 * max(sides(self.size)) if self.draft else None
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The lowest and the highest value that a normalised pixel can have."""
+        ends = [((0 - m) / s, (1 - m) / s) for m, s in zip(self.mean, self.std, strict=True)]
+        return min(low for low, _ in ends), max(high for _, high in ends)
 
     @property
     def filter(self) -> Image.Resampling:
@@ -70,7 +113,7 @@ class Preprocess:
         return (side, side) if isinstance(side, int) else side
 
     def _resize(self, image: Image.Image) -> Image.Image:
-        (width, height), box = image.info.get(_DRAFTED, (image.size, None))
+        (width, height), box = undrafted(image)
         if isinstance(self.size, int):
             short, long = sorted((width, height))
             new_long = max(1, int(self.size * long / short))
@@ -96,25 +139,6 @@ def sides(value: int | tuple[int, int] | None) -> tuple[int, ...]:
     return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
-def eight_bit(image: Image.Image) -> Image.Image:
-    """The image with 8 bits a channel; deeper ones are scaled, where Pillow would clip them at 255."""
-    if image.mode == "F":
-        raise ValueError("a floating point image has no defined white; convert it to 8 or 16 bit")
-    if image.mode == "P" and "transparency" in image.info:
-        return image.convert("RGBA")
-    if not image.mode.startswith("I"):
-        return image
-    values = np.asarray(image).astype(np.float64)
-    scale = 1 if values.max(initial=0) <= 255 and image.mode == "I" else 257
-    return Image.fromarray((values / scale).round().clip(0, 255).astype(np.uint8))
-
-
-def draft(image: Image.Image, least: int) -> None:
-    """Ask the decoder for a smaller image with sides of at least ``least``; only the JPEG decoder complies.
-
-    The image then carries its full size, and the box of the result that holds the picture if the size is not divisible.
-    """
-    size = image.size
-    answer = image.draft(None, (least, least))
-    if answer is not None and image.size != size:
-        image.info[_DRAFTED] = (size, answer[1])
+def unreadable(name: str, reason: str, advice: str = "") -> InputError:
+    """The error for an image that cannot be read."""
+    return InputError(f"{name} cannot be read as an image: {reason}.{advice}")

@@ -5,19 +5,18 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from PIL import Image
 
 from adascale.core.errors import InputError
-from adascale.images.preprocess import draft
-
-SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
-LIST_SUFFIXES = frozenset((".txt", ".lst", ".list"))
+from adascale.images.pixels import Item, is_image_data, open_image
+from adascale.images.places import ADVICE, ARRAY_SUFFIX, LIST_SUFFIXES, SUFFIXES, as_texts, name_under
 
 
 class Change(Protocol):
@@ -28,28 +27,38 @@ class Change(Protocol):
 
 @dataclass(frozen=True)
 class ImageSet:
-    """Named images in a fixed order: files, or the rows of an array. They have class labels where these are known."""
+    """Named images in a fixed order: files, the rows of an array, or ``items`` of several kinds.
+
+    names: as the user gave the paths. keys: the same within their source, by default the names; they stay the same
+    however the path of the source is spelled, so noise is drawn by them and activations are kept under them. labels:
+    class labels, where they are known.
+    """
 
     names: Sequence[str]
     paths: Sequence[Path] = ()
     array: np.ndarray[tuple[int, ...], np.dtype[np.uint8]] | None = None
     labels: Sequence[int] | None = None
     change: Change | None = None
+    keys: Sequence[str] = ()
+    items: Sequence[Item] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "keys", self.keys or self.names)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def open(self, index: int, least: int | None = None) -> Image.Image:
         """One image. least: the decoder may save time by a smaller image, with sides of at least this length."""
-        image: Image.Image
+        image = open_image(self.item(index), least)
+        return image if self.change is None else self.change(image, self.keys[index])
+
+    def item(self, index: int) -> Item:
+        """What holds one image: a path, bytes, a Pillow image or an array."""
         if self.array is not None:
-            image = Image.fromarray(self.array[index])
-        else:
-            with Image.open(self.paths[index]) as image:
-                if least is not None:
-                    draft(image, least)
-                image.load()  # the first frame, if there are several
-        return image if self.change is None else self.change(image, self.names[index])
+            row: Item = self.array[index]
+            return row
+        return self.paths[index] if self.paths else self.items[index]
 
     def subset(self, indices: Sequence[int]) -> ImageSet:
         """These images, in this order."""
@@ -59,45 +68,113 @@ class ImageSet:
             paths=[self.paths[i] for i in indices] if self.paths else (),
             array=None if self.array is None else self.array[list(indices)],
             labels=None if self.labels is None else [self.labels[i] for i in indices],
+            keys=[self.keys[i] for i in indices],
+            items=[self.items[i] for i in indices] if self.items else (),
         )
 
     def fingerprint(self) -> str:
-        """A digest of names, labels and the change, of the paths, sizes and times of files, and of the array."""
-        digest = hashlib.sha256("\n".join(self.names).encode("utf8", "surrogateescape"))
+        """A digest of keys, labels and the change, of the paths, sizes and times of files, and of other images.
+
+        It is computed once: a set whose files have changed since has to be found again.
+        """
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256("\n".join(self.keys).encode("utf8", "surrogateescape"))
         digest.update(repr((self.labels, self.change)).encode())
         if self.array is not None:
             digest.update(np.ascontiguousarray(self.array).data)
-        for path in self.paths:
-            try:
-                status = path.stat()
-                identity = f"{path.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
-                digest.update(identity.encode("utf8", "surrogateescape"))
-            except OSError:
-                digest.update(b"missing")
+        for item in self.paths or self.items:
+            digest.update(_identity(item))
         return digest.hexdigest()
 
+    def by_name(self, reasons: Mapping[str, str]) -> dict[str, str]:
+        """What is known by the keys of images, by their names."""
+        names = dict(zip(self.keys, self.names, strict=True))
+        return {names.get(key, key): reason for key, reason in reasons.items()}
 
-def find_images(source: str | Path, root: str | Path | None = None) -> ImageSet:
-    """The images of a folder (recursive), an image list, an .npz, one file, or ``-`` for a list on standard input.
 
-    List lines are ``path`` or ``path label`` (OpenOOD's format); relative paths start at ``root``, by default the
-    list's folder. An .npz holds ``images`` (uint8: N, H, W or N, H, W, 3) and, if known, ``labels``.
+def _identity(item: Item) -> bytes:
+    """What tells one image from another: the path, size and times of a file, the content of anything else."""
+    if isinstance(item, Path):
+        try:
+            status = item.stat()
+        except OSError:
+            return b"missing"
+        identity = f"{item.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+        return identity.encode("utf8", "surrogateescape")
+    if isinstance(item, Image.Image):
+        return f"{item.mode} {item.size}".encode() + hashlib.sha256(item.tobytes()).digest()
+    content = item if isinstance(item, bytes) else np.ascontiguousarray(item).tobytes()
+    return f"{getattr(item, 'shape', '')}".encode() + hashlib.sha256(content).digest()
+
+
+def find_images(
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], root: str | Path | None = None
+) -> ImageSet:
+    """The images of a folder (recursive), a file, a glob, an image list, an .npz, or of several of them.
+
+    ``-`` is an image, or a list, on standard input. List lines are ``path`` or ``path label`` (OpenOOD's format);
+    relative paths start at ``root``, by default the list's folder. An .npz holds ``images`` (uint8: N, H, W or N, H,
+    W, 3) and, if known, ``labels``. Images have the names that the user would give them: ``new/a.png`` in the folder
+    ``new``.
     """
-    if str(source) == "-":
-        return _from_list(sys.stdin.read(), Path(root or "."), "standard input")
-    path = Path(source)
+    places = as_texts(source)
+    if not places:
+        raise InputError(f"No path was given; {ADVICE}.")
+    if len(places) == 1:
+        return _found(places[0], root)
+    return _joined({place: _found(place, root) for place in dict.fromkeys(places)}, places)
+
+
+def _found(given: str, root: str | Path | None) -> ImageSet:
+    if given == "-":
+        return _from_stdin(root)
+    path = Path(given)
     if path.is_dir():
         found = _image_files(path)
         if not found:
             raise InputError(f"The folder {path} holds no image ({', '.join(sorted(SUFFIXES))}); give another folder.")
-        return ImageSet([str(p.relative_to(path)) for p in found], found)
+        names = [name_under(given, file, path) for file in found]
+        return ImageSet(names, found, keys=[str(file.relative_to(path)) for file in found])
     if not path.exists():
-        raise InputError(f"There is no file or folder {path}; give a folder, an image, an image list or an .npz.")
-    if path.suffix.lower() == ".npz":
-        return _from_npz(path)
+        raise InputError(f"There is no file or folder {path}; {ADVICE}.")
+    if path.suffix.lower() == ARRAY_SUFFIX:
+        return _from_npz(path, given)
     if path.suffix.lower() in LIST_SUFFIXES:
         return _from_list(path.read_text("utf8", "surrogateescape"), Path(root) if root else path.parent, str(path))
-    return ImageSet([path.name], [path])
+    return ImageSet([given], [path], keys=[path.name])
+
+
+def _from_stdin(root: str | Path | None) -> ImageSet:
+    """An image, told by its first bytes, or a list of images."""
+    binary = getattr(sys.stdin, "buffer", None)
+    data = sys.stdin.read().encode("utf8", "surrogateescape") if binary is None else binary.read()
+    if is_image_data(data):
+        return ImageSet(["-"], items=[data])
+    return _from_list(data.decode("utf8", "surrogateescape"), Path(root or "."), "standard input")
+
+
+def _joined(parts: Mapping[str, ImageSet], places: Sequence[str]) -> ImageSet:
+    """The images of several sources, in order. A folder leaves out the files that an earlier source has."""
+    kept: list[tuple[ImageSet, int, str]] = []
+    seen: set[str] = set()
+    for number, place in enumerate(places):
+        part = parts[place]
+        paths = [os.path.abspath(path) for path in part.paths]
+        known = seen if os.path.isdir(place) else ()
+        kept += [(part, i, f"{number}:{key}") for i, key in enumerate(part.keys) if not paths or paths[i] not in known]
+        seen.update(paths)
+    items = [part.item(i) for part, i, _ in kept]
+    files: dict[str, Any] = {"paths" if all(isinstance(item, Path) for item in items) else "items": items}
+    labels = [part.labels[i] for part, i, _ in kept if part.labels is not None]
+    return ImageSet(
+        [part.names[i] for part, i, _ in kept],
+        labels=labels if len(labels) == len(kept) else None,
+        keys=[key for *_, key in kept],
+        **files,
+    )
 
 
 def find_labelled(
@@ -130,7 +207,9 @@ def _from_class_folders(path: Path, classes: Sequence[str] | None) -> tuple[Imag
     files = {file: names.index(name) for name in present for file in _image_files(path / name)}
     if not files:
         raise InputError(f"{path} has no subfolders with images; it needs one subfolder for each class.")
-    return ImageSet([str(file.relative_to(path)) for file in files], list(files), labels=list(files.values())), names
+    keys = [str(file.relative_to(path)) for file in files]
+    given = [name_under(str(path), file, path) for file in files]
+    return ImageSet(given, list(files), labels=list(files.values()), keys=keys), names
 
 
 def _image_files(folder: Path) -> list[Path]:
@@ -150,7 +229,7 @@ def _from_list(text: str, root: Path, origin: str) -> ImageSet:
     return ImageSet(names, [root / name for name in names], labels=labels if len(labels) == len(names) else None)
 
 
-def _from_npz(path: Path) -> ImageSet:
+def _from_npz(path: Path, given: str) -> ImageSet:
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {key: file[key] for key in ("images", "labels") if key in file.files}
@@ -165,5 +244,5 @@ def _from_npz(path: Path) -> ImageSet:
     labels = arrays.get("labels")
     if labels is not None and labels.shape[:1] != images.shape[:1]:
         raise InputError(f"{path} has {len(images)} images and {labels.size} labels; give one for each.")
-    names = [f"{path.name}[{i}]" for i in range(len(images))]
-    return ImageSet(names, array=images, labels=None if labels is None else labels.tolist())
+    names, keys = ([f"{name}[{i}]" for i in range(len(images))] for name in (given, path.name))
+    return ImageSet(names, array=images, labels=None if labels is None else labels.tolist(), keys=keys)

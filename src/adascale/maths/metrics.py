@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,23 +75,81 @@ def bootstrap(
     tpr: float = 0.95,
 ) -> tuple[float, float]:
     """A percentile interval for one field of ``Metrics``: both sides are resampled with replacement."""
+    _check_resampling(metric, resamples, level)
+    ranked = _Ranked(_checked(id_scores, "ID").numpy(), _checked(ood_scores, "OOD").numpy(), metric, tpr)
+    generator, found = np.random.default_rng(seed), []
+    for rows in _blocks(resamples, len(ranked.negative) + len(ranked.positive)):
+        drawn = [_drawn(len(side), rows, generator) for side in (ranked.negative, ranked.positive)]
+        found.append(ranked.shares(*drawn))
+    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+class Difference(NamedTuple):
+    """One method's figure minus another's, with a bootstrap interval of the difference; shares, not percent."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether the interval leaves out 0."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def interval(self) -> str:
+        """The interval in percentage points, for people: ``-0.31 to +1.20``."""
+        return " to ".join("0.00" if abs(100 * end) < 0.005 else f"{100 * end:+.2f}" for end in (self.low, self.high))
+
+
+def paired_bootstrap(
+    first: Sequence[Tensor],
+    second: Sequence[Tensor],
+    metric: str = "auroc",
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    tpr: float = 0.95,
+) -> Difference:
+    """The difference ``first - second`` of a field of ``Metrics``, both methods on the same images.
+
+    first, second: the scores of each method: those of the ID images, then those of each OOD set, image by image in the
+    same order. With ``M(I, O)`` the figure of ID scores against those of one set, the value is the difference of the
+    means over the J sets, ``d = 1/J sum_j [M_first(I, O_j) - M_second(I, O_j)]``. A resample draws as many ID images as
+    there are, with replacement, and in the same way images of each set, independently; both methods are judged on these
+    same images, and all sets against the same ID images. The interval is between the quantiles ``(1 - level) / 2`` and
+    ``(1 + level) / 2`` of ``d`` over the resamples. What both methods find hard cancels, so that it is much narrower
+    than the intervals of the two figures would suggest.
+    """
+    _check_resampling(metric, resamples, level)
+    (known, *unknown), (other_known, *other_unknown) = (
+        [_checked(part, "OOD" if place else "ID").numpy() for place, part in enumerate(parts)]
+        for parts in (first, second)
+    )
+    sizes = [len(known), *map(len, unknown)]
+    if not unknown or sizes != [len(other_known), *map(len, other_unknown)]:
+        raise InputError(
+            f"{len(first)} and {len(second)} sets of scores; give both methods' scores of the same images: ID, then at "
+            "least one OOD set."
+        )
+    pairs = [
+        (_Ranked(known, mine, metric, tpr), _Ranked(other_known, theirs, metric, tpr))
+        for mine, theirs in zip(unknown, other_unknown, strict=True)
+    ]
+    value = float(_mean_difference(pairs, [np.arange(size)[None] for size in sizes])[0])
+    generator, found = np.random.default_rng(seed), []
+    for rows in _blocks(resamples, sum(sizes)):
+        found.append(_mean_difference(pairs, [_drawn(size, rows, generator) for size in sizes]))
+    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
+    return Difference(value, float(low), float(high))
+
+
+def _check_resampling(metric: str, resamples: int, level: float) -> None:
     if metric not in Metrics._fields:
         raise InputError(f"metric={metric!r}; choose one of {', '.join(Metrics._fields)}.")
     if resamples < 1 or not 0 < level < 1:
         raise InputError(f"resamples={resamples}, level={level}; give at least 1, and a share between 0 and 1.")
-    negative, positive = _checked(id_scores, "ID").numpy(), _checked(ood_scores, "OOD").numpy()
-    if metric in ("fpr95_id", "aupr_in"):
-        negative, positive = -positive, -negative
-    values, ranks = np.unique(np.concatenate([negative, positive]), return_inverse=True)
-    sides, needed = np.split(ranks, [len(negative)]), _needed(len(positive), tpr)
-    generator, rows = np.random.default_rng(seed), max(1, _CELLS // (len(negative) + len(positive)))
-    found = []
-    for start in range(0, resamples, rows):
-        count = min(rows, resamples - start)
-        flagged, caught = (_resampled(side, len(values), count, generator) for side in sides)
-        found.append(_RESAMPLED[metric](flagged, caught, needed))
-    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
 
 
 _CELLS = 1_000_000  # scores drawn at once, so that they fit in the processor's cache
@@ -99,11 +157,47 @@ _Counts = np.ndarray[Any, np.dtype[np.int64]]
 _Shares = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def _resampled(ranks: _Counts, distinct: int, rows: int, generator: np.random.Generator) -> _Counts:
-    """How often each distinct value is drawn, one row for each resample."""
-    drawn = ranks[generator.integers(0, len(ranks), (rows, len(ranks)), dtype=np.int32)]
-    drawn += np.arange(0, rows * distinct, distinct)[:, None]
-    return np.bincount(drawn.ravel(), minlength=rows * distinct).reshape(rows, distinct)
+def _blocks(resamples: int, images: int) -> list[int]:
+    """The numbers of resamples that are drawn at once."""
+    rows = max(1, _CELLS // images)
+    return [min(rows, resamples - start) for start in range(0, resamples, rows)]
+
+
+def _drawn(count: int, rows: int, generator: np.random.Generator) -> _Counts:
+    """Indices of as many images as there are, drawn with replacement, one row for each resample."""
+    drawn: _Counts = generator.integers(0, count, (rows, count), dtype=np.int32)
+    return drawn
+
+
+class _Ranked:
+    """One ID and one OOD set by the ranks of their scores. Sides change places where the ID is the positive class."""
+
+    def __init__(self, known: _Shares, unknown: _Shares, metric: str, tpr: float) -> None:
+        self.metric, self.swapped = metric, metric in ("fpr95_id", "aupr_in")
+        negative, positive = (-unknown, -known) if self.swapped else (known, unknown)
+        values, ranks = np.unique(np.concatenate([negative, positive]), return_inverse=True)
+        self.distinct, self.needed = len(values), _needed(len(positive), tpr)
+        self.negative, self.positive = np.split(ranks, [len(negative)])
+
+    def shares(self, negative: _Counts, positive: _Counts) -> _Shares:
+        """The figure of each resample; negative, positive: the indices that were drawn of each side."""
+        counts = self._counts(self.negative, negative), self._counts(self.positive, positive)
+        return _RESAMPLED[self.metric](*counts, self.needed)
+
+    def _counts(self, ranks: _Counts, drawn: _Counts) -> _Counts:
+        """How often each distinct value was drawn, one row for each resample."""
+        rows, places = len(drawn), ranks[drawn]
+        places += np.arange(0, rows * self.distinct, self.distinct)[:, None]
+        return np.bincount(places.ravel(), minlength=rows * self.distinct).reshape(rows, self.distinct)
+
+
+def _mean_difference(pairs: Sequence[tuple[_Ranked, _Ranked]], drawn: Sequence[_Counts]) -> _Shares:
+    """The mean over the sets of the differences; drawn: the indices of ID images, then of those of each set."""
+    total: _Shares = np.zeros(len(drawn[0]))
+    for (mine, theirs), own in zip(pairs, drawn[1:], strict=True):
+        sides = (own, drawn[0]) if mine.swapped else (drawn[0], own)
+        total += mine.shares(*sides) - theirs.shares(*sides)
+    return total / len(pairs)
 
 
 def _auroc_of(negative: _Counts, positive: _Counts, needed: int) -> _Shares:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from adascale.maths.conformal import images_needed
+from adascale.maths.promise import images_needed
 
 
 class Split(NamedTuple):
@@ -45,6 +45,7 @@ def fitted_count(n: int, share: float) -> int:
     return max(int(n * share), min(10, n // 2)) if share else 0
 
 
-def total_needed(alpha: float, share: float) -> int:
+def total_needed(alpha: float, share: float, confidence: float | None = None) -> int:
     """The fewest images, fitted on and held out together, that can guarantee ``alpha``."""
-    return next(n for n in count(images_needed(alpha)) if n - fitted_count(n, share) >= images_needed(alpha))
+    least = images_needed(alpha, confidence)
+    return next(n for n in count(least) if n - fitted_count(n, share) >= least)

@@ -17,7 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from adascale.core.errors import InputError
+from adascale.core.suggestions import meant
 from adascale.images.preprocess import Preprocess
+from adascale.network.families import looks_like
+from adascale.network.weights import with_state
 
 CIFAR = Preprocess(size=32, crop=32, mean=(0.4914, 0.4822, 0.4465), std=(0.2023, 0.1994, 0.2010))
 
@@ -192,7 +195,7 @@ def make(name: str, classes: int = 10, width: float = 1.0) -> CifarNet:
 
 def network_class(name: str) -> type[CifarNet]:
     if name not in NETWORKS:
-        raise InputError(f"adascale has no network {name!r}; it has {', '.join(NETWORKS)}.")
+        raise InputError(f"adascale has no network {name!r}{meant(name, NETWORKS)} It has {', '.join(NETWORKS)}.")
     return NETWORKS[name]
 
 
@@ -202,10 +205,12 @@ def made_for(name: str, state: Mapping[str, Tensor]) -> CifarNet:
     if kind is DenseNetBC100:
         state = from_blocks(state)
     if "head.weight" not in state or "stem.weight" not in state:
-        raise InputError(f"These weights are not those of {name}: they hold no stem.weight and head.weight.")
+        family = looks_like({key: tuple(tensor.shape) for key, tensor in state.items()})
+        rest = f"; {family}." if family else "."
+        raise InputError(f"These weights are not those of {name}: they hold no stem.weight and head.weight{rest}")
     classes, features = state["head.weight"].shape
     model = kind(classes, round(features / kind.ratio))
-    model.load_state_dict(dict(state))
+    with_state(model, state, f"adascale:{name}")
     return model
 
 

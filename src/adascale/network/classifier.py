@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from itertools import chain
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from adascale.core.errors import HeadNotFoundError, InputError
+from adascale.core.errors import AdascaleWarning, HeadNotFoundError, InputError
 from adascale.core.types import Head
 from adascale.maths.rounding import alike
 from adascale.network import heads
@@ -29,6 +30,7 @@ class Classifier:
     precision: ``bf16`` or ``fp16`` runs the network under autocast. compiled: True, or a backend, runs its
     parts through ``torch.compile`` (slow at first). channels_last: the memory layout of the input; None uses it for
     convolutional networks on a processor that accept it. docs/speed.md says how each changes time and scores.
+    class_names: what the classes are called, in their order, if that is known.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class Classifier:
         precision: str | None = None,
         compiled: bool | Backend = False,
         channels_last: bool | None = None,
+        class_names: Sequence[str] = (),
     ) -> None:
         if not isinstance(model, nn.Module):
             raise InputError(f"The model is a {type(model).__name__}; give a torch.nn.Module that returns logits.")
@@ -48,11 +51,13 @@ class Classifier:
         self.head_name = self.asked_for = head
         self.located = False
         self.precision, self.compiled, self.channels_last = precision, compiled, channels_last
+        self.class_names = tuple(class_names)
         autocast(self.device, precision)  # refuses what does not run here
         self._layout, self._logits_shape = torch.contiguous_format, ()
         self._head_calls = 0  # the most that one pass has made so far
         self._parts: Compiled | None = None
         self._head: Head | None = None
+        self._told = False
         if head is not None and head not in dict(self.model.named_modules()):
             raise HeadNotFoundError(
                 f"head={head!r} is no module of {kind(self.model)}. {heads.advice(heads.matrix_modules(self.model))}"
@@ -99,7 +104,22 @@ class Classifier:
                 self._layout = torch.channels_last
             self.adopt(call.name).located = True
             self._head_calls, self._parts = 0, None
+        self._tell(call)
         return self
+
+    def _tell(self, call: Call) -> None:
+        """Say once what is not as one might assume: logits before a softmax, or one logit as two classes."""
+        texts = []
+        if call.ending:
+            texts.append(f"{kind(self.model)} ends in a {call.ending}; the logits are those before it.")
+        if call.result.flatten(1).shape[1] == 1:
+            texts.append(
+                f"{kind(self.model)} has one logit z, which is taken as two classes, 0 and 1, with the logits "
+                "[-z/2, z/2]: the probabilities of [0, z], with both classes alike."
+            )
+        for text in texts if not self._told else ():
+            warnings.warn(text, AdascaleWarning, stacklevel=4)
+        self._told = True
 
     def _same_with_channels_last(self, images: Tensor, call: Call) -> bool:
         """Whether the network gives the same with this layout. Some view their activations in ways that it forbids."""
@@ -121,8 +141,10 @@ class Classifier:
                 f"head={name!r} is a {kind(self.model.get_submodule(name))} without a (classes, features) weight. "
                 f"{heads.advice(heads.matrix_modules(self.model))}"
             )
-        bias = None if head.bias is None else head.bias.cpu().clone()
-        self.head_name, self._head, self.located = name, Head(head.weight.cpu().clone(), bias), False
+        weight, bias = head.weight.cpu().clone(), None if head.bias is None else head.bias.cpu().clone()
+        if len(weight) == 1:
+            weight, bias = heads.two_classes(weight), None if bias is None else heads.two_classes(bias)
+        self.head_name, self._head, self.located = name, Head(weight, bias), False
         return self
 
     def prepare(self, images: Tensor) -> Tensor:
@@ -209,7 +231,7 @@ class Classifier:
         last = calls[-1]
         features, logits = (self._rows(value, len(images)) for value in (last.given, last.result))
         self._head_calls, self._logits_shape = max(self._head_calls, len(calls)), tuple(last.result.shape[1:])
-        return features, logits
+        return features, heads.two_classes(logits, 1) if logits.shape[1] == 1 else logits
 
     def _run_to_the_head(self, images: Tensor) -> Tensor:
         """Run without computing the head: it keeps its input and returns zeros, which nothing reads."""

@@ -14,10 +14,13 @@ from adascale.maths.rounding import alike
 
 
 class Call(NamedTuple):
+    """A call of a module. ending: what the network makes of the result: nothing, ``softmax``, ``sigmoid`` ..."""
+
     name: str
     module: nn.Module
     given: Any
     result: Any
+    ending: str = ""
 
 
 def record(
@@ -42,19 +45,34 @@ def record(
 
 
 def find_head(calls: list[Call], output: Any, model: nn.Module) -> Call:
-    """The one module whose last output is the network's logits (or becomes them by a final softmax)."""
+    """The one module whose last output is the network's logits (or becomes its output by a final softmax).
+
+    A sigmoid at the end is refused, unless there is one logit: which classes exclude each other is then not known.
+    """
     last = {call.name: call for call in calls}
     found: dict[str, Call] = {}
-    for tensor in logits_in(output):
+    if not (answers := logits_in(output)) and (shown := described(output)):
+        raise HeadNotFoundError(
+            f"The output of {kind(model)} is {shown}: this is not a classifier, whose output is one row of logits for "
+            "each image, (N, classes). Give a classifier; for one inside it, pass that part, or a wrapper around it."
+        )
+    for tensor in answers:
         if not tensor.isfinite().all():
             raise InputError(
                 f"{kind(model)} gives logits that are not finite for these images; check weights and preprocessing."
             )
-        match = next((c for c in reversed(last.values()) if _gives(c, tensor) and _is_affine(c)), None)
+        endings = ((call, _ending(call, tensor)) for call in reversed(last.values()))
+        match = next(((call, end) for call, end in endings if end is not None and _is_affine(call)), None)
         if match is not None:
-            found[match.name] = match
+            found[match[0].name] = match[0]._replace(ending=match[1])
     if len(found) == 1:
-        return found.popitem()[1]
+        call = found.popitem()[1]
+        task = getattr(getattr(model, "config", None), "problem_type", None)  # Hugging Face networks say it
+        if task == "multi_label_classification":
+            raise HeadNotFoundError(multi_label(f"{kind(model)} has problem_type={task!r}", call.name))
+        if call.ending == "sigmoid" and call.result.flatten(1).shape[1] > 1:
+            raise HeadNotFoundError(multi_label(f"{kind(model)} ends in a sigmoid", call.name))
+        return call
     candidates = [(c.name, c.module) for c in (found or last).values()] or matrix_modules(model)
     problem = "no single linear layer that it calls gives its output"
     if found:
@@ -73,26 +91,70 @@ def named_head(name: str, calls: list[Call], model: nn.Module) -> Call:
 
 
 def logits_in(output: Any) -> list[Tensor]:
-    """The (N, C) tensors in whatever a network returns; only the one called ``logits`` where there is one."""
+    """The (N, C) tensors in whatever a network returns; only the one called ``logits`` where there is one.
+
+    A network with one logit may return (N,), which is (N, 1) here.
+    """
     if isinstance(output, Tensor):
+        output = output[:, None] if output.ndim == 1 and len(output) else output
         return [output] if output.ndim == 2 and output.is_floating_point() else []
     is_mapping = isinstance(output, Mapping)  # Hugging Face's ModelOutput is one
     logits = output.get("logits") if is_mapping else getattr(output, "logits", None)
     if logits is not None:
         return logits_in(logits)
     items = output.values() if is_mapping else output if isinstance(output, tuple | list) else ()
-    return [tensor for item in items for tensor in logits_in(item)]
+    if not is_mapping and items and all(isinstance(item, Mapping) for item in items):
+        return []  # one dict for each image, as of detection networks
+    rows = (item for item in items if not (isinstance(item, Tensor) and item.ndim < 2))
+    return [tensor for item in rows for tensor in logits_in(item)]
 
 
-def _gives(call: Call, logits: Tensor) -> bool:
-    """Whether the module's result is the logits, or turns into them by a softmax or log-softmax."""
+def described(output: Any) -> str:
+    """The shapes in what a network returns, in words; empty if it holds no tensor. At most three are named."""
+    if isinstance(output, Tensor):
+        return f"of shape {tuple(output.shape)}"
+    if isinstance(output, Mapping):
+        inner = [f"{key} {text}" for key, value in output.items() if (text := described(value))]
+        return f"a dict with {', '.join(inner[:3])}" if inner else ""
+    if isinstance(output, tuple | list):
+        inner = [text for value in output if (text := described(value))]
+        return f"a {type(output).__name__} of {len(output)}, the first {inner[0]}" if inner else ""
+    return ""
+
+
+def multi_label(what: str, head: str) -> str:
+    """Why a network that gives each class a probability of its own is refused, and what to do."""
+    return (
+        f"{what}: each class has a probability of its own, and several can be true at once (multi-label), but the "
+        f"methods here compare classes that exclude each other. If exactly one is true for each image, return the "
+        f"logits before the sigmoid, or pass head={head!r}; otherwise make a network that returns the logit of one "
+        "class, (N, 1), for each class that you want to watch."
+    )
+
+
+def two_classes(values: Tensor, dim: int = 0) -> Tensor:
+    """One logit ``z``, or its weights, as those of two classes: ``[-z/2, z/2]``, along this dimension.
+
+    The probabilities are those of ``[0, z]``: ``softmax([-z/2, z/2])[1] = sigmoid(z)``. But with ``[0, z]`` the energy
+    and the largest logit of an image are near 0 when the network is sure of class 0, as they are when it is unsure: no
+    method that uses them could tell these apart. Halves treat the two classes alike.
+    """
+    return torch.cat([-values / 2, values / 2], dim)
+
+
+def _ending(call: Call, logits: Tensor) -> str | None:
+    """What turns the module's result into the network's output: nothing, a softmax, a sigmoid; None: something else."""
     result = rows(call.result, len(logits))
     if result is None or result.shape != logits.shape:
-        return False
+        return None
     slack = slack_of(logits)
     result, logits = result.double(), logits.double()
-    forms = (result, result.log_softmax(1), result.softmax(1))
-    return any(torch.allclose(form, logits, rtol=slack, atol=slack / 1000) for form in forms)
+    forms = {"": result, "log-softmax": result.log_softmax(1), "softmax": result.softmax(1)}
+    if result.shape[1] == 1:  # one number has no softmax
+        forms = {"": result}
+    forms["sigmoid"] = result.sigmoid()
+    same = (name for name, form in forms.items() if torch.allclose(form, logits, rtol=slack, atol=slack / 1000))
+    return next(same, None)
 
 
 def _is_affine(call: Call) -> bool:

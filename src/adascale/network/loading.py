@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from adascale.core import modules
 from adascale.core.errors import AdascaleError, InputError
 from adascale.core.extras import optional
+from adascale.core.suggestions import meant
 from adascale.images.preprocess import Preprocess
-from adascale.network import FORMS, digits
 from adascale.network import cifar as networks
+from adascale.network import digits
+from adascale.network.specs import check_spec, factories
+from adascale.network.weights import read_weights, with_state
 
 State = dict[str, Tensor] | None
 Made = tuple[nn.Module, Preprocess | None]
@@ -30,14 +32,13 @@ def load_network(spec: str, weights: str | Path | None = None) -> Made:
     ``resnet-18`` are networks for CIFAR, whose weights ``adascale train`` makes. ``digits`` is the small network of the
     suite of that name, trained on the spot (some seconds).
     """
+    check_spec(spec)
     state = read_weights(weights) if weights is not None else None
     if spec == "digits":
         network = digits.train_network(digits.digit_images("train"))
-        return _with_state(network, state).eval(), Preprocess(**digits.PREPROCESS)
+        return with_state(network, state, spec).eval(), Preprocess(**digits.PREPROCESS)
     source, _, name = spec.partition(":")
     file, _, factory = spec.rpartition(":")
-    if not name or (source not in _LOADERS and not file.endswith(".py")):
-        raise InputError(f"The network {spec!r} has none of the forms {FORMS}.")
     try:
         made = _LOADERS[source](name, state) if source in _LOADERS else _factory(Path(file), factory, state)
     except AdascaleError:
@@ -67,28 +68,6 @@ def new_network(spec: str, classes: int, width: float = 1.0) -> Made:
     return load_network(spec)
 
 
-def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """A state dict from disk; wrappers such as ``{"state_dict": ...}`` and ``module.`` prefixes are removed."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"There is no weights file {path}.")
-    try:
-        safe = path.suffix == ".safetensors"
-        state: Any = load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # garbage makes the readers raise almost anything
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"{path} cannot be read as weights: {reason}. It must be .safetensors, or a state dict saved by torch.save."
-        ) from error
-    for key in ("state_dict", "model_state_dict", "model"):
-        if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
-            state = state[key]
-    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise InputError(f"{path} holds no state dict (a mapping from names to tensors).")
-    prefix = "module." if all(key.startswith("module.") for key in state) else ""
-    return {key.removeprefix(prefix): value for key, value in state.items()}
-
-
 def _own(name: str, state: State) -> Made:
     networks.network_class(name)
     if state is None:
@@ -98,29 +77,34 @@ def _own(name: str, state: State) -> Made:
 
 def _torchvision(name: str, state: State, new_classes: int | None = None) -> Made:
     models = optional("torchvision.models", "torchvision")
-    if name not in models.list_models(module=models):
-        raise InputError(f"torchvision has no classifier {name!r}; see torchvision.models.list_models().")
+    known = models.list_models(module=models)
+    if name in set(models.list_models()) - set(known):
+        raise InputError(f"torchvision's {name} is no classifier of images; see torchvision.models.list_models().")
+    if name not in known:
+        hint = meant(name, known)
+        raise InputError(f"torchvision has no classifier {name!r}{hint} See torchvision.models.list_models().")
     presets = models.get_model_weights(name).DEFAULT.transforms()
-    with torch.device("meta"):
-        classes = _classes(models.get_model(name, weights=None), state, new_classes)
+    classes = _classes(shapes_only(lambda: models.get_model(name, weights=None)), state, new_classes)
     fetched = "DEFAULT" if state is None and new_classes is None else None
     model = models.get_model(name, weights=fetched, **classes)
     size, crop = presets.resize_size[0], presets.crop_size[0]
     preprocess = Preprocess(size, crop, tuple(presets.mean), tuple(presets.std), presets.interpolation.value)
-    return _with_state(model, state), preprocess
+    return with_state(model, state, f"torchvision:{name}"), preprocess
 
 
 def _timm(name: str, state: State, new_classes: int | None = None) -> Made:
     timm = optional("timm", "timm")
-    with torch.device("meta"):
-        classes = _classes(timm.create_model(name), state, new_classes)
+    if not timm.is_model(name.partition(".")[0]) and not name.startswith(("hf-hub:", "hf_hub:", "local-dir:")):
+        raise InputError(f"timm has no network {name!r}{meant(name, timm.list_models())} See timm.list_models().")
+    classes = _classes(shapes_only(lambda: timm.create_model(name)), state, new_classes)
     model = timm.create_model(name, pretrained=state is None and new_classes is None, **classes)
     config = timm.data.resolve_model_data_config(model)
     height, width = config["input_size"][1:]
     scaled = (int(height / config["crop_pct"]), int(width / config["crop_pct"]))
     size = scaled if config["crop_mode"] == "squash" or height != width else scaled[0]
     mean, std = tuple(config["mean"]), tuple(config["std"])
-    return _with_state(model, state), Preprocess(size, (height, width), mean, std, config["interpolation"])
+    model = with_state(model, state, f"timm:{name}")
+    return model, Preprocess(size, (height, width), mean, std, config["interpolation"])
 
 
 def _huggingface(name: str, state: State) -> Made:
@@ -130,8 +114,12 @@ def _huggingface(name: str, state: State) -> Made:
         model = transformers.AutoModelForImageClassification.from_pretrained(name)
     else:
         config = transformers.AutoConfig.from_pretrained(name)
-        model = _with_state(transformers.AutoModelForImageClassification.from_config(config), state)
-    return model, from_huggingface(transformers.AutoImageProcessor.from_pretrained(name).to_dict())
+        model = with_state(transformers.AutoModelForImageClassification.from_config(config), state, f"hf:{name}")
+    try:
+        settings = transformers.AutoImageProcessor.from_pretrained(name).to_dict()
+    except (OSError, ValueError):  # the folder says nothing about its images
+        return model, None
+    return model, from_huggingface(settings)
 
 
 def from_huggingface(config: Mapping[str, Any]) -> Preprocess | None:
@@ -158,17 +146,28 @@ def _factory(path: Path, name: str, state: State) -> Made:
     The file may say how its networks want their images: ``PREPROCESS = {"size": ..., "crop": ..., "mean": ...,
     "std": ...}``, or one such dict for each name.
     """
-    if not path.is_file():
-        raise InputError(f"There is no Python file {path}; a network is given as {FORMS}.")
     module = modules.load_file(path)
     made = getattr(module, name, None)
     with modules.importable(path.parent.resolve()):  # factories may import what stands beside their file
         model = made() if callable(made) and not isinstance(made, nn.Module) else made
     if not isinstance(model, nn.Module):
-        raise InputError(f"{path} has no {name!r} that is, or makes, a torch.nn.Module.")
+        offered = factories(path)
+        rest = f" It has {', '.join(offered)}." if offered else ""
+        hint = "." if name in offered else meant(name, offered)
+        raise InputError(f"{path} has no {name!r} that is, or makes, a torch.nn.Module{hint}{rest}")
     described = getattr(module, "PREPROCESS", {})
     described = described.get(name, described) if isinstance(described, Mapping) else {}
-    return _with_state(model, state), Preprocess(**described) if "mean" in described else None
+    model = with_state(model, state, f"{path}:{name}")
+    return model, Preprocess(**described) if "mean" in described else None
+
+
+def shapes_only(make: Callable[[], nn.Module]) -> nn.Module:
+    """The network without memory for its weights, or with it where its constructor computes with numbers (RegNet)."""
+    try:
+        with torch.device("meta"):
+            return make()
+    except NotImplementedError:
+        return make()
 
 
 def _classes(sample: nn.Module, state: State, new: int | None) -> dict[str, int]:
@@ -179,12 +178,6 @@ def _classes(sample: nn.Module, state: State, new: int | None) -> dict[str, int]
     if state is None or not matrices or matrices[-1] not in state:
         return {}
     return {"num_classes": len(state[matrices[-1]])}
-
-
-def _with_state(model: nn.Module, state: State) -> nn.Module:
-    if state is not None:
-        model.load_state_dict(state)
-    return model
 
 
 _LOADERS: Mapping[str, Callable[[str, State], Made]] = {

@@ -40,6 +40,11 @@ def write_network_list(folder: Path, networks: Sequence[Registered]) -> Path:
     return write_text(path, json.dumps({**_FORMAT, "networks": entries}, indent=1) + "\n")
 
 
+def is_network_list(spec: str) -> bool:
+    """Whether this text names a ``networks.json``, or a folder that has one."""
+    return Path(spec).name == NAME or (Path(spec) / NAME).is_file()
+
+
 def registered(path: str | Path) -> list[Registered]:
     """The networks of a folder, or of its ``networks.json``."""
     path = Path(path) / NAME if Path(path).is_dir() else Path(path)

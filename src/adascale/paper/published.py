@@ -16,6 +16,7 @@ from importlib import resources
 from typing import NamedTuple
 
 from adascale.core.errors import InputError
+from adascale.core.suggestions import meant
 from adascale.detectors import PRESETS
 from adascale.detectors.presets import known
 
@@ -76,6 +77,14 @@ def other(table: str, place: Place | None, row: str, column: str) -> float | Non
     others = _by_key("others", "table", "data", "network", "row", "column")
     line = others.get((table, *(place or ("", "")), row, column)) or others.get((table, "", "", row, column))
     return None if line is None else float(line["value"])
+
+
+def check_study(name: str) -> str:
+    """The name of a study. This needs no other module, so a typo is told at once."""
+    names = [line["name"] for line in lines("studies")]
+    if name not in names:
+        raise InputError(f"There is no study {name!r}{meant(name, names)} Choose one of {', '.join(names)}, or all.")
+    return name
 
 
 @cache

@@ -144,7 +144,10 @@ class Shown(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """A table with its charts. note: what its reader must know, one sentence for each line; head: over the labels."""
+    """A table with its charts. note: what its reader must know, one sentence for each line; head: over the labels.
+
+    rest: lines that are not shown; they count where the best value of a column is marked.
+    """
 
     title: str
     columns: Sequence[Column]
@@ -152,6 +155,7 @@ class Table:
     charts: Sequence[Chart] = ()
     note: str = ""
     head: str = field(default="row", metadata=_LAYOUT)
+    rest: Sequence[Line] = field(default=(), metadata=_LAYOUT)
 
     def shown(self) -> list[Shown]:
         """The printed columns in order."""
@@ -168,16 +172,17 @@ class Table:
 
     def marks(self, shown: Shown) -> list[str]:
         """``best``, ``second`` or nothing for each line, by the values as they are printed."""
-        marks = [""] * len(self.lines)
+        lines = [*self.lines, *self.rest]
+        marks = [""] * len(lines)
         if shown.column.good is None or shown.part in ("paper", "difference"):
-            return marks
-        for rivals in {line.rivals for line in self.lines} - {None}:
-            places = [place for place, line in enumerate(self.lines) if line.rivals == rivals]
-            values = [shown.value(self.lines[place]) for place in places]
+            return marks[: len(self.lines)]
+        for rivals in {line.rivals for line in lines} - {None}:
+            places = [place for place, line in enumerate(lines) if line.rivals == rivals]
+            values = [shown.value(lines[place]) for place in places]
             printed = [None if value is None else round(value, DIGITS) for value in values]
             for place, mark in zip(places, ranked(printed, shown.column.good == "low"), strict=True):
                 marks[place] = mark
-        return marks
+        return marks[: len(self.lines)]
 
 
 PARTS: tuple[Literal["paper", "measured", "difference"], ...] = ("paper", "measured", "difference")

@@ -11,12 +11,17 @@ from adascale.report.document import Table
 
 
 def compact(table: Table) -> rich.table.Table:
-    """The table with one column for each group of columns, whose values are separated by slashes."""
+    """The table with one column for each group of columns, whose values are separated by slashes.
+
+    Where the groups have different quantities, each heading names its own.
+    """
     made = rich.table.Table(table.head, title=table.title, title_justify="left", title_style="")
     shown = table.shown()
     groups = dict.fromkeys(one.column.group for one in shown)
-    for group in groups:
-        made.add_column(group, justify="right")
+    titles = {group: " / ".join(one.name for one in shown if one.column.group == group) for group in groups}
+    alike = len(set(titles.values())) == 1
+    for group, title in titles.items():
+        made.add_column(group if alike else f"{group}\n{title}", justify="right")
     for line in table.lines:
         parts = (" / ".join(one.text(line) for one in shown if one.column.group == group) for group in groups)
         made.add_row(line.label, *parts)

@@ -1,4 +1,4 @@
-"""Rows of results as CSV, JSON lines or Parquet, and the journal that lets long work resume."""
+"""Rows of results as CSV, JSON, JSON lines or Parquet, and the journal that lets long work resume."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from adascale.core.extras import optional
 from adascale.storage.atomic import replacing
 
 Row = Mapping[str, Any]
-SUFFIXES = (".csv", ".jsonl", ".parquet")
+SUFFIXES = (".csv", ".json", ".jsonl", ".parquet")
+JSON_END = "\n]\n"
 _CHUNK = 10_000
-_PARQUET_TYPES = {"image": "string", "error": "string", "is_ood": "bool_", "early": "bool_", "prediction": "int64"}
+_PARQUET_TYPES = {
+    **{"image": "string", "error": "string", "class": "string", "prediction": "int64"},
+    **{"is_ood": "bool_", "discovery": "bool_", "early": "bool_"},
+}
 
 
 def write_rows(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> None:
@@ -27,7 +31,8 @@ def write_rows(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> None:
         if suffix == ".parquet":
             return _write_parquet(temporary, rows, columns)
         with open(temporary, "w", encoding="utf8", errors="surrogateescape", newline="") as file:
-            (write_csv if suffix == ".csv" else write_jsonl)(file, rows, columns)
+            {".csv": write_csv, ".json": write_json}.get(suffix, write_jsonl)(file, rows, columns)
+            file.write(JSON_END if suffix == ".json" else "")
 
 
 def write_csv(file: IO[str], rows: Iterable[Row], columns: Sequence[str], header: bool = True) -> None:
@@ -38,7 +43,18 @@ def write_csv(file: IO[str], rows: Iterable[Row], columns: Sequence[str], header
 
 
 def write_jsonl(file: IO[str], rows: Iterable[Row], columns: Sequence[str], header: bool = True) -> None:
-    file.writelines(json.dumps({name: row[name] for name in columns}, allow_nan=False) + "\n" for row in rows)
+    file.writelines(_as_json(row, columns) + "\n" for row in rows)
+
+
+def write_json(file: IO[str], rows: Iterable[Row], columns: Sequence[str], header: bool = True) -> None:
+    """A JSON list of the rows, left open for more of them (``header=False``); ``JSON_END`` closes it."""
+    file.write("[" if header else "")
+    for index, row in enumerate(rows):
+        file.write(("\n" if header and not index else ",\n") + _as_json(row, columns))
+
+
+def _as_json(row: Row, columns: Sequence[str]) -> str:
+    return json.dumps({name: row[name] for name in columns}, allow_nan=False)
 
 
 def _write_parquet(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> None:
@@ -94,7 +110,7 @@ class Journal:
             next(file)
             yield from map(json.loads, file)
 
-    def finish(self, columns: Sequence[str]) -> None:
-        """Write the output file and delete the journal."""
-        write_rows(self.output, self.rows(), columns)
+    def finish(self, columns: Sequence[str], rows: Iterable[Row] | None = None) -> None:
+        """Write the output file and delete the journal. rows: those of the journal, if something was added to them."""
+        write_rows(self.output, self.rows() if rows is None else rows, columns)
         self.path.unlink()

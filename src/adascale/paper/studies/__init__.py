@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adascale.core.errors import InputError
+from adascale.paper.published import check_study
 from adascale.paper.studies import (
     activations_seen,
     comparisons,
@@ -22,6 +22,4 @@ ALL: tuple[Study, ...] = tuple(_STUDIES[name] for name in TEXTS)
 
 def get(name: str) -> Study:
     """The study of this name."""
-    if name not in _STUDIES:
-        raise InputError(f"There is no study {name!r}; choose one of {', '.join(TEXTS)}, or all.")
-    return _STUDIES[name]
+    return _STUDIES[check_study(name)]

@@ -11,8 +11,9 @@ import torch
 
 from adascale import detectors
 from adascale.bench import plots
+from adascale.bench.columns import KINDS, USUAL
 from adascale.bench.diagnostics import mean_ratio
-from adascale.bench.results import KINDS, USUAL, ModelRun, Profile
+from adascale.bench.results import ModelRun, Profile
 from adascale.bench.run import Entry
 from adascale.core.errors import InputError
 from adascale.paper.studies.base import Block

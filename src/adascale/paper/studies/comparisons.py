@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from adascale import detectors
-from adascale.bench.results import BOTH
+from adascale.bench.columns import BOTH
 from adascale.bench.run import Entry
 from adascale.core.errors import InputError
 from adascale.detectors.adaptive import Adaptive

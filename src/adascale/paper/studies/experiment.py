@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from adascale import detectors
+from adascale.bench.columns import Spectrum
 from adascale.bench.figures import reproduce
-from adascale.bench.results import Spectrum
 from adascale.bench.run import Entry, Job, Network
 from adascale.bench.suites import Suite, SuiteImages, load_suite
 from adascale.core.errors import InputError

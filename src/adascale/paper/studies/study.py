@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from adascale.bench import figures as bench
-from adascale.bench.results import USUAL, ModelRun, Row, Spectrum
+from adascale.bench.columns import USUAL, Spectrum
+from adascale.bench.results import ModelRun, Row
 from adascale.bench.tables import summary
 from adascale.paper import published
 from adascale.paper.studies.base import Block, Result, has_paper
@@ -163,7 +164,7 @@ def missing(made: Block, *runs: ModelRun) -> Block:
     notes, unreadable = [made.note], 0
     for run in runs:
         notes += [f"Left out: {label}: {reason}" for label, reason in run.left_out.items()]
-        failures = {name: info.failures for name, info in run.sets.items() if info.failures}
+        failures = {name: info.failures for name, info in run.sets.items() if info.failures} | dict(run.unreadable)
         for name, found in failures.items():
             image, reason = next(iter(found.items()))
             notes.append(f"{len(found)} images of {name} could not be read, such as {image}: {reason}")

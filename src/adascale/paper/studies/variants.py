@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from adascale.bench.results import ModelRun, SetInfo
-from adascale.bench.run import Job, infinite, tested
+from adascale.bench.run import Job, tested
+from adascale.bench.scoring import infinite
 from adascale.core.errors import InputError
 from adascale.core.progress import progress
 from adascale.core.types import Outputs

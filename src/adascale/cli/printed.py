@@ -1,0 +1,70 @@
+"""Rows on stdout, as they come or, if the last image decides about the first, all at the end."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from adascale.core.errors import AdascaleWarning
+from adascale.decision.discovered import Discoveries, discovered, with_discovery
+from adascale.decision.ood_detector import OODDetector
+from adascale.maths.discoveries import limits
+from adascale.storage.rows import JSON_END, Row, write_csv, write_json, write_jsonl
+
+
+class Printed:
+    """Rows on stdout as CSV, JSON lines or one JSON document. waits: keep them until `finish`.
+
+    As a context it prints the rows that wait if the work is interrupted, so that they are not lost.
+    """
+
+    def __init__(self, columns: Sequence[str], form: Literal["csv", "json", "jsonl"], waits: bool) -> None:
+        self._columns, self._form, self._waits = columns, form, waits
+        self._begun = False
+        self._rows: list[Row] = []
+
+    def append(self, rows: Iterable[Row]) -> None:
+        if self._waits:
+            self._rows += rows
+        else:
+            self._print(rows, self._columns)
+
+    def rows(self) -> Iterator[Row]:
+        """Those that wait."""
+        return iter(self._rows)
+
+    def finish(self, found: Mapping[str, Discoveries]) -> None:
+        """Print the rows that wait, with their discoveries, and the end of a document."""
+        if self._waits:
+            self._print(discovered(self._rows, found), with_discovery(self._columns, found))
+        self._close()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._rows:
+            self._print(self._rows, self._columns)
+        if kind is not None:
+            self._close()
+
+    def _print(self, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        write = {"csv": write_csv, "json": write_json, "jsonl": write_jsonl}[self._form]
+        write(sys.stdout, rows, columns, header=not self._begun)
+        self._begun = True
+
+    def _close(self) -> None:
+        if self._form == "json" and self._begun:
+            sys.stdout.write(JSON_END)
+
+
+def note_limits(found: Mapping[str, Discoveries], detectors: Mapping[str, OODDetector], fdr: float | None) -> None:
+    """Say so where too few calibration images are the reason that there are no discoveries."""
+    if fdr is None:
+        return
+    for (prefix, one), detector in zip(found.items(), detectors.values(), strict=True):
+        images = 0 if detector.calibration is None else len(detector.calibration.scores)
+        if not one.number and (reason := limits(images, one.images, fdr)):
+            warnings.warn(f"{prefix.replace('.', ': ')}{reason}", AdascaleWarning, stacklevel=2)

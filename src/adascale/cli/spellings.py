@@ -1,0 +1,28 @@
+"""Options that were renamed: for one release the old spelling works, and a note on stderr says the new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from adascale.cli.console import say
+
+RENAMED: Mapping[str, Mapping[str, str]] = {
+    "bench": {"--methods": "--method"},
+    "fit": {"--output": "--out"},
+    "score": {"--output": "--out"},
+}
+
+
+def current(arguments: Sequence[str]) -> list[str]:
+    """The arguments of a command line in today's spelling."""
+    renamed = RENAMED.get(next((text for text in arguments if not text.startswith("-")), ""), {})
+    found: list[str] = []
+    for index, text in enumerate(arguments):
+        if text == "--":
+            return [*found, *arguments[index:]]
+        name, equals, value = text.partition("=")
+        if name in renamed:
+            say(f"note: {name} is now {renamed[name]}; the old name works in this release only.")
+            name = renamed[name]
+        found.append(name + equals + value)
+    return found

@@ -1,0 +1,149 @@
+"""What a detector is given, read with care: unreadable images are named, and inputs that look unnormalised."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from adascale.core.errors import AdascaleWarning, InputError
+from adascale.core.types import Outputs, View
+from adascale.decision.fitting import Outliers
+from adascale.extraction.extract import extract, extract_batch
+from adascale.extraction.given import Given, given_batches
+from adascale.images.outliers import OUTLIERS, Sample
+from adascale.images.preprocess import Preprocess, unreadable
+from adascale.network.class_names import check_count
+from adascale.network.classifier import Classifier
+
+# What is looked at of the first batch of a call, images and pixels of a side: enough to see the range, and cheap.
+_IMAGES, _SIDE = 8, 64
+_SKIP_ADVICE = " Mend or remove it, or pass skip_unreadable=True to judge the others."
+_INSTEAD = "give the images themselves (paths, Pillow images, uint8 arrays), or tensors made by detector.preprocess"
+
+
+class Reader:
+    """Reads what the user gives to one detector, and warns once if it looks wrong."""
+
+    def __init__(self) -> None:
+        self._warned = False
+
+    def batches(
+        self, source: Any, preprocess: Preprocess | None, batch_size: int, skip_unreadable: bool = False
+    ) -> Iterator[Given]:
+        """The batches that have an image. An image that cannot be read is an error, or is skipped and named at the end.
+
+        Unsigned 8-bit tensors are pixels: with ``preprocess`` they become inputs, and a warning says so.
+        """
+        failures: dict[str, str] = {}
+        read = 0
+        for given in given_batches(source, preprocess, batch_size):
+            if given.failures and not skip_unreadable:
+                raise unreadable(*next(iter(given.failures.items())), _SKIP_ADVICE)
+            failures |= given.failures
+            if given.raw and preprocess is not None:
+                if given.images.dtype == torch.uint8:
+                    given = given._replace(images=self._from_pixels(given.images, preprocess))
+                elif not read:
+                    self._warn(look_unnormalised(given.images, preprocess))
+            if len(given.images):
+                yield given
+            read += len(given.images)
+        if failures:
+            _tell_skipped(failures, read)
+
+    def _from_pixels(self, images: Tensor, preprocess: Preprocess) -> Tensor:
+        self._warn(
+            "The inputs are uint8 tensors; they are taken as pixels from 0 to 255 and go through the detector's "
+            f"preprocess. If they are not that, {_INSTEAD}."
+        )
+        first = images.shape[1] in (1, 3)
+        pixels = (images.permute(0, 2, 3, 1) if first else images).cpu().numpy()
+        return torch.stack([preprocess(image) for image in pixels])
+
+    def _warn(self, message: str) -> None:
+        if message and not self._warned:
+            self._warned = True
+            warnings.warn(message, AdascaleWarning, stacklevel=4)
+
+
+def look_unnormalised(images: Tensor, preprocess: Preprocess) -> str:
+    """Why these inputs seem to have skipped the normalisation; empty if they may well be right.
+
+    Normalised pixels lie between (0 - mean) / std and (1 - mean) / std. Inputs that fill the range from 0 to 1 are
+    suspicious if normalised ones could be negative; inputs up to 255 if they go far beyond the upper end.
+    """
+    if not images.is_floating_point() or not images.numel():
+        return ""
+    step = max(1, max(images.shape[-2:]) // _SIDE)
+    low, high = torch.stack(torch.aminmax(images.detach()[:_IMAGES, ..., ::step, ::step])).tolist()
+    least, most = preprocess.limits
+    if not 0 <= low <= high <= 255.5:  # negative, too large or NaN
+        return ""
+    if high > max(16.0, 2 * most):
+        seen = "0 to 255"
+    elif least <= -0.25 and low <= 0.05 and 0.8 <= high <= 1.001:
+        seen = "0 to 1"
+    else:
+        return ""
+    mean, std = (", ".join(f"{value:.4g}" for value in values) for values in (preprocess.mean, preprocess.std))
+    return (
+        f"The inputs lie between {low:.3g} and {high:.3g}, as pixels from {seen} do, but the network expects them "
+        f"normalised (mean {mean}; std {std}: {least:.3g} to {most:.3g}); {_INSTEAD}."
+    )
+
+
+def extract_given(
+    batches: Iterable[Given],
+    classifier: Classifier,
+    views: Sequence[View],
+    class_names: tuple[str, ...] = (),
+    sample: Sample | None = None,
+) -> tuple[Outputs, list[tuple[int, ...]]]:
+    """The outputs of all batches, and the distinct shapes of their inputs.
+
+    class_names: their number is checked as soon as that of the classes is known. sample: is offered every input.
+    """
+    shapes: dict[tuple[int, ...], None] = {}
+    parts = []
+    for given in batches:
+        if not shapes:
+            classifier.locate(given.images)  # again, because weights may have changed since the last fit
+            check_count(class_names, len(classifier.head.weight))
+        shapes[tuple(given.images.shape[1:])] = None
+        parts.append(extract_batch(classifier, given.images, views, given.labels))
+        if sample is not None:
+            sample.add(given.images)
+    if not parts:
+        raise InputError("fit got no images; give in-distribution images, a few hundred if you have them.")
+    return Outputs.cat(parts), list(shapes)
+
+
+def outliers_of(sample: Sample | None, classifier: Classifier, batch_size: int) -> Outliers:
+    """Outliers made from the images of the sample; none if there is no sample or its images differ in size."""
+
+    def outliers(chosen: Sequence[int], views: Sequence[View]) -> dict[str, Outputs] | None:
+        ones = sample.stacked(chosen) if sample is not None else None
+        if ones is None:
+            return None
+        parts = torch.split(ones, batch_size)
+        made = {name: extract(classifier, map(make, parts), views) for name, make in OUTLIERS.items()}
+        return {name: Outputs.cat(list(found)) for name, found in made.items()}
+
+    return outliers
+
+
+def _tell_skipped(failures: Mapping[str, str], read: int) -> None:
+    name, reason = next(iter(failures.items()))
+    if not read:
+        raise InputError(f"None of the {len(failures)} images can be read ({name}: {reason}).")
+    shown = "; ".join(f"{name}: {reason}" for name, reason in list(failures.items())[:5])
+    more = f"; and {len(failures) - 5} more" if len(failures) > 5 else ""
+    warnings.warn(
+        f"{len(failures)} of {len(failures) + read} images could not be read and were skipped ({shown}{more}).",
+        AdascaleWarning,
+        stacklevel=4,
+    )

@@ -1,0 +1,85 @@
+"""Saved detectors with their networks: given ones, or those that the files name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from torch import nn
+
+from adascale.core.errors import DetectorFileError
+from adascale.decision.detector_file import DetectorFile, NetworkIdentity
+from adascale.detectors import Detector
+from adascale.images.preprocess import Preprocess
+from adascale.maths.conformal import Calibration
+from adascale.network.classifier import Classifier
+from adascale.network.ready import ready_network
+from adascale.network.specs import runs_code
+
+if TYPE_CHECKING:
+    from adascale.decision.ood_detector import OODDetector
+
+Made = TypeVar("Made", bound="OODDetector")
+
+
+def load_detectors(
+    cls: type[Made],
+    files: Sequence[str | Path | DetectorFile],
+    model: nn.Module | Classifier | None,
+    method: type[Detector] | None,
+    alpha: float | None = None,
+    confidence: float | None = None,
+    weights: str | Path | None = None,
+    device: str = "auto",
+    trust: bool = False,
+) -> list[Made]:
+    """See `OODDetector.load_all`."""
+    read = [file if isinstance(file, DetectorFile) else DetectorFile.read(file) for file in files]
+    if model is None:
+        model = named_network(read[0], weights, device, trust)
+    network = NetworkIdentity(model if isinstance(model, Classifier) else Classifier(model))
+    return [_restored(cls, file, network, method, alpha, confidence) for file in read]
+
+
+def named_network(file: DetectorFile, weights: str | Path | None, device: str, trust: bool) -> Classifier:
+    """The network that a detector file names, with its weights. A Python file is run only if the user trusts it."""
+    about = file.record["about"]
+    spec, known = about.get("model"), about.get("weights")
+    if spec is None:
+        raise DetectorFileError(
+            f"{file.path} does not say which network it belongs to; pass it: OODDetector.load(file, model)."
+        )
+    if runs_code(spec) and not trust:
+        raise DetectorFileError(
+            f"{file.path} names the network {spec}, and loading it runs that Python file; pass trust=True if you "
+            "trust it, or the network itself: OODDetector.load(file, model)."
+        )
+    if weights is None and known is not None and not Path(known).is_file():
+        raise DetectorFileError(f"{file.path} names the weights {known}, which are not there; pass weights=.")
+    return ready_network(spec, weights or known, device)[0]
+
+
+def _restored(
+    cls: type[Made],
+    file: DetectorFile,
+    network: NetworkIdentity,
+    method: type[Detector] | None,
+    alpha: float | None,
+    confidence: float | None,
+) -> Made:
+    record = file.record
+    calibration, given = record["calibration"], record["input"]
+    names = record.get("class_names") or network.classifier.class_names
+    rate = calibration["alpha"] if alpha is None else alpha
+    sure = calibration.get("confidence") if confidence is None else confidence
+    detector = cls(network.classifier, file.method(method), alpha=rate, confidence=sure, classes=names or None)
+    detector.split_seed, detector.reference_images = calibration["split_seed"], calibration["reference_images"]
+    detector.preprocess = Preprocess(**given["preprocess"]) if given["preprocess"] else None
+    detector.network, detector.input_shape = network, tuple(given["shape"]) if given["shape"] else None
+    detector.setting = record.get("setting", "as given")
+    detector.about = dict(record["about"])
+    detector.method.restore(file.state, network.adopt_head(file))
+    detector.calibration = Calibration(file.tensors["calibration.scores"], rate, sure)
+    detector.fitted = record.get("fitted", {})
+    return detector
