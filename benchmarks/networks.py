@@ -68,7 +68,8 @@ class ConvNeXtBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.norm(self.depthwise(x).permute(0, 2, 3, 1))
-        return x + self.down(F.gelu(self.up(y))).permute(0, 3, 1, 2)
+        mixed: Tensor = x + self.down(F.gelu(self.up(y))).permute(0, 3, 1, 2)
+        return mixed
 
 
 class ConvNeXt(nn.Module):
@@ -112,4 +113,5 @@ def convnext() -> nn.Module:
 
 def _fast(network: nn.Module) -> nn.Module:
     """Convolutions with this memory layout are up to a third faster on a CPU."""
-    return network.to(memory_format=torch.channels_last)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return network

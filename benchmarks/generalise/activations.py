@@ -96,9 +96,9 @@ def _extract(
             _store(tensors, part, _outputs(classifier, inputs, labels))
             record["kinds"][part] = kind
     assert val is not None
-    for kind in lacking:
-        _store(tensors, f"made {kind}", _outputs(classifier, OUTLIERS[kind](val), None))
-        record["outliers"][kind] = repr(OUTLIERS[kind])
+    for outlier in lacking:
+        _store(tensors, f"made {outlier}", _outputs(classifier, OUTLIERS[outlier](val), None))
+        record["outliers"][outlier] = repr(OUTLIERS[outlier])
     tensors["weight"] = classifier.head.weight.detach().clone()
     tensors["bias"] = classifier.head.offset.to(tensors["weight"].dtype)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from typing import Literal
 
 from adascale import detectors
 from adascale.detectors.combined import Combined
@@ -27,8 +28,8 @@ def variants() -> list[Candidate]:
     """The default first, then one choice changed at a time: members, weights, rule, tuning."""
     default = Combined()
     members = default.members
-    weights = "decorrelated" if default.weights == "equal" else "equal"
-    rule = "tippett" if default.rule == "fisher" else "fisher"
+    weights: Literal["equal", "decorrelated"] = "decorrelated" if default.weights == "equal" else "equal"
+    rule: Literal["fisher", "tippett"] = "tippett" if default.rule == "fisher" else "fisher"
     made = {f"without {name}": replace(default, members=_without(members, name)) for name in members}
     made |= {f"with {name}": replace(default, members=(*members, name)) for name in ("nci", "knn", "mls")}
     first = next(name for name in members if name.startswith("adascale"))
@@ -38,7 +39,7 @@ def variants() -> list[Candidate]:
     made[f"{weights} weights"] = replace(default, weights=weights)
     made[f"rule {rule}"] = replace(default, rule=rule)
     found = [Candidate(DEFAULT, default), *(Candidate(name, method) for name, method in made.items())]
-    return [*found, Candidate("not tuned", default, tune=False)]
+    return [*found, Candidate("not tuned", default, tune=False), Candidate("no training images", default, train=False)]
 
 
 def _without(members: tuple[str, ...], name: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import mean
 
 import torch
@@ -23,14 +24,14 @@ def few_images(subject: Subject, candidates: Sequence[Candidate], draws: int = _
 
 
 def _at(subject: Subject, candidate: Candidate, n: int, draws: int) -> float:
-    total = len(subject.val)
+    total, without = len(subject.val), replace(candidate, train=False)
     if candidate.method.fits_on == "nothing" or n >= total:
         draws = 1
     found = []
     for draw in range(draws):
         rows = torch.randperm(total, generator=torch.Generator().manual_seed(draw))[:n]
         try:
-            found.append(figures(subject, scores(subject, candidate, rows, train=False)).auroc)
+            found.append(figures(subject, scores(subject, without, rows)).auroc)
         except InputError:  # too few to fit on
             return float("nan")
     return mean(found)

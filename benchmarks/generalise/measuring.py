@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +27,12 @@ Scores = Mapping[str, Tensor]  # "id" and every OOD set
 
 @dataclass(frozen=True)
 class Candidate:
-    """A line of the tables. tune: as in `OODDetector.fit`. given: parameters that count as set by the user."""
+    """A line of the tables. tune: as in `OODDetector.fit`. train: whether it is given training images too."""
 
     name: str
     method: Detector
     tune: bool | None = None
-    given: frozenset[str] = field(default_factory=frozenset)
+    train: bool = True
 
 
 class Figures(NamedTuple):
@@ -42,16 +42,16 @@ class Figures(NamedTuple):
     fpr95: float
 
 
-def scores(subject: Subject, candidate: Candidate, rows: Tensor | None = None, train: bool = True) -> Scores:
+def scores(subject: Subject, candidate: Candidate, rows: Tensor | None = None) -> Scores:
     """The scores after the fit that a user would make: images to choose on, to fit on and for the threshold apart.
 
-    rows: the ID images that are given [default: all]. train: whether training images are given too.
+    rows: the ID images that are given [default: all].
     """
     rows = torch.arange(len(subject.val)) if rows is None else rows
-    plan = Plan(candidate.method, candidate.given, candidate.tune, alpha=ALPHA)
+    plan = Plan(candidate.method, tune=candidate.tune, alpha=ALPHA)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AdascaleWarning)
-        learned = subject.train if train else None
+        learned = subject.train if candidate.train else None
         method = plan.fit(subject.val[rows], subject.head, learned, subject.outliers(rows)).method
         found = {name: method.score(part) for name, part in {"id": subject.id, **subject.unknown}.items()}
     # The largest finite number takes the place of +inf: the figures depend on ranks alone.

@@ -10,7 +10,8 @@ from typing import Literal
 import torch
 
 from adascale import Classifier, InputError, Preprocess, load_network
-from adascale.bench.suites import Source, open_source
+from adascale.bench.opening import open_source
+from adascale.bench.suites import Source
 from adascale.images.sources import ImageSet
 
 Kind = Literal["val", "train", "id", "near", "far"]

@@ -89,7 +89,7 @@ def test_fewer_images_are_a_part_of_all() -> None:
     one = made_up()
     few = few_images(one, [Candidate("mls", detectors.get("mls")()), Candidate("fdbd", detectors.get("fdbd")())])
     assert len(set(few["mls"].values())) == 1
-    whole = figures(one, scores(one, Candidate("fdbd", detectors.get("fdbd")()), train=False)).auroc
+    whole = figures(one, scores(one, Candidate("fdbd", detectors.get("fdbd")(), train=False))).auroc
     assert few["fdbd"][300] == pytest.approx(whole, abs=3)  # another order, hence another split
 
 
