@@ -57,7 +57,8 @@ def test_damaged_shards_and_views_are_extracted_again(tmp_path: Path) -> None:
         content[-2] ^= 1
         file.write_bytes(content)
     after = extractor(tmp_path).extract(IMAGES, [RANDOM]).load()
-    assert torch.equal(before.logits, after.logits)
+    # Up to rounding: with the view at once the batch is larger, which some processors round differently.
+    torch.testing.assert_close(before.logits, after.logits)
     torch.testing.assert_close(before.views[RANDOM], after.views[RANDOM])
 
 

@@ -54,7 +54,7 @@ def _hint(source: str, name: str) -> str:
 
 def has_factories(path: Path) -> str:
     """The end of a sentence about a Python file: which networks it offers, and how one of them is written."""
-    names = list(_factories(path))
+    names = factories(path)
     if not names:
         return f"{path} has no function without arguments that could make a network: write one that returns it."
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
@@ -62,7 +62,9 @@ def has_factories(path: Path) -> str:
 
 
 def factories(path: Path) -> list[str]:
-    """The public names of a Python file that can be networks, or make one without arguments, in their order."""
+    """The public names of a Python file that can be networks, or make one without arguments: functions first, because
+    a class may be a part of a network.
+    """
     return list(_factories(path))
 
 
@@ -71,7 +73,7 @@ def _factories(path: Path) -> Iterator[str]:
         body = ast.parse(path.read_text("utf8", "replace"), str(path)).body
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path} cannot be read as Python: {error}.") from error
-    for node in body:
+    for node in sorted(body, key=lambda node: not isinstance(node, ast.FunctionDef)):
         if isinstance(node, ast.FunctionDef):
             names = [] if _needs_arguments(node) else [node.name]
         elif isinstance(node, ast.ClassDef):
