@@ -69,7 +69,8 @@ def test_members_that_say_the_same_share_one_weight() -> None:
     twins = torch.stack([first, first + 0.3 * noise, second], 1)
     weights = decorrelated(twins)
     assert weights.mean().item() == pytest.approx(1)
-    assert (weights[0] + weights[1]).item() == pytest.approx(weights[2].item(), rel=0.1)
+    assert weights[:2].tolist() == pytest.approx([0.83, 0.83], abs=0.03)  # 1 / (1 + 2/3 of their correlation), scaled
+    assert weights[2] > 1.3
     alike = torch.stack([first, second], 1)
     assert decorrelated(alike).tolist() == pytest.approx([1, 1], abs=0.01)
 

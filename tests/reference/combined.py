@@ -42,7 +42,7 @@ def combined(head: Head, known: Samples, weights: str = "decorrelated", rule: st
 
     def fused(x: Sample) -> float:
         each = [w_m * evidence(c, score(x)) for w_m, c, score in zip(w, columns, parts, strict=True)]
-        return sum(each) if rule == "fisher" else max(each)
+        return float(sum(each) if rule == "fisher" else max(each))
 
     return fused
 
@@ -72,9 +72,10 @@ def evidence(reference: Sequence[float], s: float) -> float:
 
 
 def decorrelated(table: Array) -> Array:
-    """``C^-1 1``, C the correlations with ``K / m`` of them taken away, cut off at 0, mean 1."""
+    """``C^-1 1``, C the correlations with a third (or ``K / m``) of them taken away, cut off at 0, mean 1."""
     m, K = table.shape
-    C = (1 - K / m) * np.corrcoef(table.T)
+    C = (1 - max(1 / 3, K / m)) * np.corrcoef(table.T)
     np.fill_diagonal(C, 1.0)
     w: Array = np.maximum(np.linalg.inv(C) @ np.ones(K), 0)
-    return w * K / w.sum()
+    scaled: Array = w * K / w.sum()
+    return scaled

@@ -38,18 +38,17 @@ class Voice(NamedTuple):
 
 @dataclass
 class Combined(Detector):
-    """Several methods as one: ``S = sum over the members m of w_m e_m(S_m)``.
+    """Several methods as one, by default AdaSCALE-L, fDBD, GEN and ViM: ``S = sum over the members m of w_m e_m(S_m)``.
 
     ``e_m`` is minus the logarithm of the share of ID images whose score by member ``m`` is as high, with a continuous
-    tail beyond the sample (`adascale.maths.evidence`); the plain sum is Fisher's combination of p-values. The members
-    are dependent, so the sum has no known distribution: it is calibrated like any other score.
+    tail beyond the sample (`adascale.maths.evidence`); the plain sum is Fisher's combination of p-values (R. A. Fisher,
+    1925). The members are dependent, so the sum has no known distribution: it is calibrated like any other score.
 
     members: names of methods, or ``file.py:Class``. A member that cannot be fitted on what is given is left out, and
     `note` says why. settings: their parameters, by the name of the member. weights: ``decorrelated``, from the
     correlations of the evidence on ID images, so that what several members say alike does not count several times;
-    ``equal``; or a number for each member. rule: ``fisher``, the sum; ``tippett``,
-    the largest alone. p_min, p_max, pixels: those of every member that has them, where ``settings`` does not say
-    otherwise.
+    ``equal``; or a number for each member. rule: ``fisher``, the sum; ``tippett``, the largest alone. p_min, p_max,
+    pixels: those of every member that has them, where ``settings`` does not say otherwise.
 
     Members that learn from training images are fitted on those, where there are any, and else on the ID images like
     the others. A member fits the images that it has learned from too well, and their scores would make every fresh

@@ -16,6 +16,7 @@ from torch import Tensor
 
 _TAIL = 0.1  # the largest scores that set the slope beyond them, as a share of all
 _FEWEST = 5  # and at least this many, where there are as many
+_SHRINK = 1 / 3  # the share that is taken away from the correlations between members
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class Evidence:
         if not len(known):
             known = torch.zeros(1, dtype=torch.float64)
         tail = min(max(_FEWEST, math.ceil(_TAIL * m)), len(known) - 1)
-        body = known[: len(known) - tail].unique()  # equal scores are one knot
+        body = torch.unique(known[: len(known) - tail])  # equal scores are one knot
         above = m - torch.searchsorted(ranked, body, right=True)
         levels = -torch.log((1 + above).double() / (m + 1))
         # Scores that do not differ say nothing about a slope: then the unit is their size.
@@ -71,13 +72,15 @@ def decorrelated(evidence: Tensor) -> Tensor:
 
     Members that say the same thing twice should not count twice. If each member moved by the same number of its
     deviations on OOD images, the linear sum that tells them best would have the weights ``C^-1 1``, with ``C`` the
-    correlations on ID images (Fisher's linear discriminant). ``C`` is shrunk towards the identity by ``K / m``, which
-    its rounding error is of the order of. Negative weights are set to 0, so that the sum stays increasing.
+    correlations on ID images (Fisher's linear discriminant). The shifts are not known to be equal, and ``C`` is an
+    estimate, so it is shrunk towards the identity, which stands for equal weights: by a third, or by ``K / m`` where
+    that is more. Unshrunk, the weights can silence a member altogether. Negative weights, which shrinking makes rare,
+    are set to 0, so that the sum stays increasing.
     """
     m, size = evidence.shape
     centred = evidence - evidence.mean(0)
     scaled = centred / centred.norm(dim=0).clamp_min(1e-300)
-    shrink = min(1.0, size / m)
+    shrink = min(1.0, max(_SHRINK, size / m))
     identity = torch.eye(size, dtype=torch.float64)
     correlation = (1 - shrink) * scaled.T @ scaled + shrink * identity
     correlation.fill_diagonal_(1.0)
