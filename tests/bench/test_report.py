@@ -17,6 +17,7 @@ from PIL import Image
 from adascale import metrics
 from adascale.bench import plots
 from adascale.bench.columns import Kind, Look
+from adascale.bench.evidence import evidence_table
 from adascale.bench.page import report_page, write_report
 from adascale.bench.results import Example, Run
 from adascale.core.errors import InputError
@@ -352,3 +353,17 @@ def test_screenshots_are_light_and_dark(text: str, tmp_path: Path) -> None:
         assert pixels.std() > 10, "not blank"
         levels[name] = float(np.median(pixels))
     assert levels["light"] > 200 > 60 > levels["dark"]
+
+
+def test_the_page_says_which_member_spoke() -> None:
+    """Two members, two images of each set: the mean evidence of each, and how often it added the most."""
+    made = made_up_run(images=2, profiles=False)
+    (model,) = made.models
+    told = {"first": torch.tensor([1.0, 4.0]), "second": torch.tensor([3.0, 0.25])}
+    found = evidence_table(dataclasses.replace(model, evidence={"textures": told}))
+    assert found is not None
+    assert found.texts() == [["textures (Far-OOD)", "2.50", "1.62", "50.00", "50.00"]]
+    page = report_page(dataclasses.replace(made, models=[dataclasses.replace(model, evidence={"textures": told})]))
+    assert "Which member spoke" in page
+    assert "Which member spoke" not in report_page(made)
+    assert evidence_table(model) is None

@@ -96,7 +96,7 @@ def test_an_image_that_cannot_be_read(
     (place / "n" / "00.png").write_bytes(b"nothing")
     assert inside(monkeypatch, "study", "k1", *own, "--no-report") == 3
     captured = capsys.readouterr()
-    assert "1 images of n could not be read, such as 00.png" in captured.out
+    assert f"1 image of n could not be read, such as {place / 'n' / '00.png'}" in " ".join(captured.out.split())
     assert "1 of 20 images could not be read" in captured.err
 
 

@@ -46,7 +46,7 @@ def test_unreadable_images_are_named_again(
     for finished in (False, True):
         assert inside(monkeypatch, *COMMAND, "--data", "set", "-o", "out") == 3
         message = capsys.readouterr().err
-        assert "skipped a/0.png: not an image" in message
+        assert "skipped set/a/0.png: not an image" in message
         assert "1 of 18 images could not be read" in message
         assert ("is there already" in message) == finished
 

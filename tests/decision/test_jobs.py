@@ -256,3 +256,21 @@ def test_stale_partial_results_are_not_used(tmp_path: Path) -> None:
         file.write('{"image": "cut o')
     assert Journal(tmp_path / "s.csv", key="old").done() == 1  # the torn line is dropped
     assert Journal(tmp_path / "s.csv", key="new").done() == 0
+
+
+@pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
+def test_the_evidence_of_every_member_is_a_column_on_request(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = f"{place / 'nets.py'}:Net"
+    assert inside(monkeypatch, "fit", place / "id", "--model", model, "-o", place / "d.st", "--method", "combined") == 0
+    assert "the evidence of adascale_l, fdbd, gen" in capsys.readouterr().out
+    assert inside(monkeypatch, "score", place / "id", "-d", place / "d.st", "--evidence", "-o", place / "s.csv") == 0
+    for row in rows(place / "s.csv"):
+        added = [float(value) for name, value in row.items() if name.startswith("evidence.")]
+        assert sum(added) == pytest.approx(float(row["score"]), rel=1e-9)
+    assert inside(monkeypatch, "score", place / "id", "-d", place / "d.st", "--evidence", "--decide") == 2
+    assert "--evidence" in capsys.readouterr().err
+    assert inside(monkeypatch, "fit", place / "id", "--model", model, "-o", place / "e.st", "--method", "ebo") == 0
+    assert inside(monkeypatch, "score", place / "id", "-d", place / "e.st", "--evidence") == 2
+    assert "--evidence is for methods that combine others" in capsys.readouterr().err

@@ -167,7 +167,9 @@ def missing(made: Block, *runs: ModelRun) -> Block:
         failures = {name: info.failures for name, info in run.sets.items() if info.failures} | dict(run.unreadable)
         for name, found in failures.items():
             image, reason = next(iter(found.items()))
-            notes.append(f"{len(found)} images of {name} could not be read, such as {image}: {reason}")
+            notes.append(
+                f"{len(found)} image{'s' * (len(found) > 1)} of {name} could not be read, such as {image}: {reason}"
+            )
         unreadable = sum(map(len, failures.values()))
     # An image that cannot be read is missing from every run: it is named once.
     return with_note(replace(made, note="", unreadable=unreadable), *dict.fromkeys(notes))
