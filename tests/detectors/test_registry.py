@@ -138,7 +138,7 @@ def test_a_file_is_run_only_when_asked_for(own_file: str) -> None:
     [
         ("def broken(:", "cannot be loaded: SyntaxError"),
         ("import no_such_module", "cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"),
-        ("class NormEnergy: pass", "has no class 'NormedEnergy'; did you mean NormEnergy"),
+        ("class NormEnergy: pass", "has no class 'NormedEnergy'; did you mean 'NormEnergy'"),
         ("NormedEnergy = 3", "is not a method; a method is a subclass of Detector"),
         ("class NormedEnergy: pass", "NormedEnergy is not a method"),
     ],
