@@ -37,10 +37,23 @@ def test_bench_has_the_detector_that_fit_writes(
     assert labels(suite, "a") == [f"{DEFAULT} (tuned)", "msp"]
     capsys.readouterr()
     model = ["--model", f"{suite / 'nets.py'}:Net"]
-    assert inside(monkeypatch, "fit", suite / "val.npz", *model, "-o", suite / "d.safetensors", "--json") == 0
+    assert (
+        inside(
+            monkeypatch,
+            "fit",
+            suite / "val.npz",
+            *model,
+            "--train",
+            suite / "train.npz",
+            "-o",
+            suite / "d.safetensors",
+            "--json",
+        )
+        == 0
+    )
     fitted = json.loads(capsys.readouterr().out)
     line = networks(suite, "a")["methods"][f"{DEFAULT} (tuned)"]
-    assert line["tuned"] == fitted["setting"]
+    assert fitted["setting"].endswith("; " + line["tuned"])
     assert "chosen from" in line["tuned"]
     out = suite / "scores.csv"
     assert inside(monkeypatch, "score", suite / "far.npz", "-d", suite / "d.safetensors", "-o", out) == 0

@@ -124,7 +124,7 @@ def test_methods(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
         (["fit", "id", "--model", "resnet50", "-o", "x.st"], "none of the forms"),
         (["fit", "id", "--model", "{m}", "-o", "x.st", "--method", "magic"], "no method 'magic'"),
         (["fit", "id", "--model", "{m}", "-o", "x.st", "--set", "p_mx=3"], "no parameter 'p_mx'"),
-        (["fit", "id", "--model", "{m}", "-o", "x.st", "--set", "p_max=high"], "such as 85"),
+        (["fit", "id", "--model", "{m}", "-o", "x.st", "--set", "p_max=high"], "such as 60"),
         (["fit", "id", "--model", "{m}", "-o", "x.st", "--preset", "mars/rover"], "No preset"),
         (["fit", "id", "--model", "{m}", "-o", "x.st", "--mean", "a,b"], "separated by commas"),
         (["fit", "id", "--model", "{m}", "-o", "x.st", "--device", "warp"], "cannot be used here"),

@@ -42,11 +42,11 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_printed_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    demo(DemoCommand(out=tmp_path, method=["adascale_a", "ebo"]))
+    demo(DemoCommand(out=tmp_path, method=["combined", "ebo"]))
     out = capsys.readouterr().out
-    assert "What to take from it: adascale_a (tuned), which adascale fit gives you, scores an unseen digit above" in out
+    assert "What to take from it: combined (tuned), which adascale fit gives you, scores an unseen digit above" in out
     assert "scale " not in out.replace("adascale", "")
-    assert "adascale_a (tuned)" in out
+    assert "combined (tuned)" in out
     assert "out-of-distribution" in out
     assert "At most 5 %" in out
     assert "report.html" in out

@@ -30,7 +30,10 @@ from adascale.storage.rows import Journal, Row
 
 def fit(given: FitCommand) -> None:
     """Fit every method from one extraction, and save those that could be fitted."""
-    methods = {detectors.get(text).name: text for text in method_names(given.method or ["combined"])}
+    methods = {
+        detectors.get(text).name: text
+        for text in method_names(given.method or ["combined" if given.preset is None else "adascale_a"])
+    }
     settings = options.settings(methods, given.setting or [], given.preset)
     for name, text in methods.items():
         configured(text, settings[name])  # refuses a wrong value before anything is loaded

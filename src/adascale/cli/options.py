@@ -139,5 +139,6 @@ def _value(cls: type[Detector], name: str, text: str) -> Any:
             return int(number) if number.is_integer() else number
     except (KeyError, ValueError, OverflowError) as error:
         default = next(field.default for field in fields(cls) if field.name == name)
-        raise InputError(f"--set {name}={text}: {name} is of type {declared}, such as {default}.") from error
+        example = default if default is not None else cls.search_space.get(name, (default,))[0]
+        raise InputError(f"--set {name}={text}: {name} is of type {declared}, such as {example}.") from error
     return text
