@@ -120,7 +120,7 @@ def _subject(name: str, tensors: Mapping[str, Tensor], kinds: Mapping[str, str],
         labels = tensors.get(f"{part}/labels")
         return Outputs(tensors[f"{part}/logits"], tensors[f"{part}/features"], views, labels)
 
-    near, far = ({part: read(part) for part, kind in kinds.items() if kind == side} for side in ("near", "far"))
+    near, far = ({part: read(part) for part in sorted(kinds) if kinds[part] == side} for side in ("near", "far"))
     train = read("train") if "train" in kinds else None
     outliers = {kind: read(f"made {kind}") for kind in made}
     return Subject(name, Head(tensors["weight"], tensors["bias"]), read("val"), train, read("id"), near, far, outliers)
