@@ -1,0 +1,171 @@
+"""Leave-one-network-out: a choice does not see the network that it is measured on, and figures are exact."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from adascale import Head, InputError, Outputs, detectors
+from adascale.metrics import auroc, fpr_at_tpr
+from benchmarks import networks
+from benchmarks.generalise.activations import VIEW, Subject, subject
+from benchmarks.generalise.candidates import DEFAULT, single_methods, variants
+from benchmarks.generalise.choosing import gap, left_out_choices
+from benchmarks.generalise.few import few_images
+from benchmarks.generalise.floors import floors
+from benchmarks.generalise.measuring import Candidate, Figures, Resamples, figures, scores
+from benchmarks.generalise.networks_at_hand import TRAINED
+from benchmarks.generalise.page import filled
+from benchmarks.generalise.results import Results
+from benchmarks.generalise.rules import PICKS, Rule, Swept, Tuned, swept
+
+HEAD = Head(torch.randn(4, 24, generator=torch.Generator().manual_seed(0)))
+
+
+def outputs(n: int, seed: int, strength: float) -> Outputs:
+    """ID images have strong features of one class, OOD images weak ones."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(4, (n,), generator=generator)
+    features = torch.relu(torch.randn(n, 24, generator=generator) + strength * HEAD.weight[labels])
+    perturbed = torch.relu(features + 0.1 * torch.randn(n, 24, generator=generator))
+    return Outputs(HEAD(features).float(), features, {VIEW: perturbed}, labels)
+
+
+def made_up(name: str = "made up", n: int = 100) -> Subject:
+    near, far = {"a": outputs(40, 3, 0.6), "b": outputs(30, 4, 0.4)}, {"c": outputs(50, 5, 0.0)}
+    made = {"shuffled": outputs(n, 6, 0.3), "mixed": outputs(n, 7, 0.5)}
+    return Subject(name, HEAD, outputs(n, 1, 1.0), outputs(120, 8, 1.0), outputs(60, 2, 1.0), near, far, made)
+
+
+def test_the_network_that_is_left_out_has_no_say() -> None:
+    table = {
+        "steady": {"x": Figures(90, 0), "y": Figures(90, 0), "z": Figures(60, 0)},
+        "lucky": {"x": Figures(80, 0), "y": Figures(80, 0), "z": Figures(100, 0)},
+        "partial": {"x": Figures(99, 0), "y": Figures(99, 0)},
+    }
+    assert left_out_choices(table, ["x", "y", "z"]) == {"x": "lucky", "y": "lucky", "z": "steady"}
+    table["lucky"]["z"] = Figures(0, 0)  # what is chosen for z is the same; what is chosen for x and y is not
+    assert left_out_choices(table, ["x", "y", "z"]) == {"x": "steady", "y": "steady", "z": "steady"}
+
+
+def test_near_and_far_count_the_same() -> None:
+    one, method = made_up(), Candidate("mls", detectors.get("mls")())
+    found = scores(one, method)
+    assert torch.allclose(found["a"], -one.near["a"].logits.double().amax(1))
+    a, b, c = (auroc(found["id"], found[name]) for name in "abc")
+    assert figures(one, found).auroc == pytest.approx(100 * ((a + b) / 2 + c) / 2)
+    a, b, c = (fpr_at_tpr(found["id"], found[name]) for name in "abc")
+    assert figures(one, found).fpr95 == pytest.approx(100 * ((a + b) / 2 + c) / 2)
+
+
+def test_a_resample_has_the_figures_of_the_images_drawn() -> None:
+    one = made_up()
+    found = {name: (3 * part).round() for name, part in scores(one, Candidate("mls", detectors.get("mls")())).items()}
+    resamples = Resamples(one, draws=5, seed=1)  # rounded scores have ties
+    aurocs, fprs = resamples.figures(found)
+    for draw in range(5):
+        again = {
+            name: part.repeat_interleave(torch.from_numpy(resamples.counts[name][draw])) for name, part in found.items()
+        }
+        expected = figures(one, again)
+        assert aurocs[draw] == pytest.approx(expected.auroc)
+        assert fprs[draw] == pytest.approx(expected.fpr95)
+
+
+def test_a_difference_between_equals_is_none() -> None:
+    found = gap(0.0, [np.zeros(50), np.zeros(50)])
+    assert found.images == found.networks == (0, 0)
+    far = gap(2.0, [np.full(50, 1.0), np.full(50, 3.0)])
+    assert far.images == (2, 2)
+    assert far.networks == (1, 3)  # one of the two networks may be drawn twice
+
+
+def test_fewer_images_are_a_part_of_all() -> None:
+    one = made_up()
+    few = few_images(one, [Candidate("mls", detectors.get("mls")()), Candidate("fdbd", detectors.get("fdbd")())])
+    assert len(set(few["mls"].values())) == 1
+    whole = figures(one, scores(one, Candidate("fdbd", detectors.get("fdbd")(), train=False))).auroc
+    assert few["fdbd"][300] == pytest.approx(whole, abs=3)  # another order, hence another split
+
+
+def test_one_good_pair_is_its_own_average() -> None:
+    sweep = swept(made_up(), "adascale_l")
+    only = replace(sweep, judged=sweep.judged * 0 + torch.arange(float(len(sweep.points)), dtype=torch.float64))
+    for pick in PICKS:
+        assert only.auroc_of(Rule("mean", 0.5, pick)) == pytest.approx(float(sweep.measured[-1]))
+    assert sweep.points[-1] == (99, 99)
+
+
+def test_the_middle_of_the_good_pairs() -> None:
+    judged = torch.tensor([[90.0, 90.4, 90.2, 70.0]], dtype=torch.float64)
+    points: list[tuple[float, float]] = [(60, 70), (60, 75), (60, 80), (60, 99)]
+    parts: list[list[Tensor]] = [[torch.zeros(1)]] * 4
+    sweep = Swept(made_up(), points, judged, [torch.zeros(1)] * 4, parts, torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert sweep.auroc_of(Rule("mean", 0.5, "middle")) == 2  # 70, 75 and 80 are good
+    assert sweep.auroc_of(Rule("mean", 0.2, "middle")) == 2  # 75 and 80 are equally near; 75 is better
+    assert sweep.auroc_of(Rule("mean", 30, "middle")) == 3  # the mean is 81
+
+
+def test_the_default_is_what_users_get() -> None:
+    first = variants()[0]
+    assert first.name == DEFAULT
+    assert first.method.parameters == detectors.get("combined")().parameters
+    assert DEFAULT not in {one.name for one in single_methods()}
+
+
+def results(default: float, single: float) -> Results:
+    """Two networks with these AUROCs; FPR@95 is 100 minus the AUROC."""
+    found = Results(networks=["x", "y"])
+    draws = {name: (np.full(4, value), np.full(4, 100 - value)) for name, value in ((DEFAULT, default), ("o", single))}
+    for name in found.networks:
+        found.variants.setdefault(DEFAULT, {})[name] = Figures(default, 100 - default)
+        for other in ("adascale_l", "fdbd"):
+            found.singles.setdefault(other, {})[name] = Figures(single, 100 - single)
+            found.draws.setdefault(other, {})[name] = draws["o"]
+        found.draws.setdefault(DEFAULT, {})[name] = draws[DEFAULT]
+        for method in found.tuned.values():
+            method[name] = Tuned(default=80, shipped=90, hindsight=90.3, rules={})
+        found.few[name] = {DEFAULT: {30: default - 2, 300: default}, "mls": {30: default - 2.5, 300: 0}}
+    return found
+
+
+def test_floors() -> None:
+    assert all(floor.met for floor in floors(results(92, 89)))
+    missed = [floor.text for floor in floors(results(90, 91.5)) if not floor.met]
+    assert len(missed) == 4  # AUROC, FPR@95, and below both single methods
+    assert "more than 1.0 below fdbd" in missed[-1]
+
+
+def test_a_page_keeps_what_stands_between_its_tables() -> None:
+    found = results(92, 89)
+    text = "before\n<!-- generalise floors -->\nold\n<!-- end -->\nafter\n"
+    new = filled(text, found)
+    assert "old" not in new
+    assert new.startswith("before\n<!-- generalise floors -->\n\n- met: the mean AUROC")
+    assert new.endswith("<!-- end -->\nafter\n")
+    assert filled(new, found) == new
+
+
+def test_a_network_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ADASCALE_DATA", raising=False)
+    with pytest.raises(InputError, match="ADASCALE_DATA"):
+        subject("cifar10_vit", tmp_path, None)
+    with pytest.raises(InputError, match="narrow_resnet has to be trained"):
+        subject("narrow_resnet", tmp_path, None)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_the_networks_to_train_have_a_head(name: str) -> None:
+    from adascale import Classifier
+
+    images = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    network = getattr(networks, name)().eval()
+    assert Classifier(network).locate(images).head_name == "head"
+    loss = network(images).square().mean()
+    torch.autograd.backward(loss)
+    assert all(parameter.grad is not None for parameter in network.parameters())
