@@ -165,7 +165,7 @@ def test_few_images_are_enough(n: int) -> None:
     assert (scores[60:, None] > scores[None, :60]).double().mean() > 0.95
 
 
-@pytest.mark.parametrize("n", [30, 64, 200])
+@pytest.mark.parametrize("n", [30, 64, 200, pytest.param(1000, marks=pytest.mark.slow)])
 def test_the_false_alarm_promise_holds(n: int) -> None:
     """Monte Carlo over draws of the images, with all that `fit` does; the members are dependent, as they always are."""
     population, head = example_outputs(4000, (RANDOM,), seed=21)
