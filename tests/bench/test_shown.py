@@ -107,7 +107,7 @@ def test_tables_are_sorted_by_the_near_auroc_or_as_asked() -> None:
     assert order(run, sort="far-fpr95") == sorted(far, key=lambda method: far[method].fpr95)
     assert order(run, sort="far-aupr-in") == sorted(far, key=lambda method: -far[method].aupr_in)
     assert order(scored({"plain": 0.2, "best": 5.0}, kinds=("far",))) == ["best", "plain"]  # there is no near set
-    with pytest.raises(InputError, match="There is no column magic; give one of near-fpr95, near-auroc"):
+    with pytest.raises(InputError, match="There is no column 'magic'. Give one of near-fpr95, near-auroc"):
         Look(sort="magic")
 
 
@@ -154,11 +154,22 @@ def test_chosen_columns_in_the_terminal_and_the_files(
 
 
 @pytest.mark.parametrize("option", ["--sort", "--columns"])
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("near-aurok", "near-auroc"),
+        ("near-aurocc", "near-auroc"),
+        ("FAR-FPR95", "far-fpr95"),
+        ("far_auroc", "far-auroc"),
+    ],
+)
 def test_an_unknown_column_is_told_in_one_line(
-    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    option: str, given: str, meant: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inside(monkeypatch, "bench", "digits", option, "auroc") == 2
-    assert "There is no column auroc; give one of near-fpr95, near-auroc" in capsys.readouterr().err
+    assert inside(monkeypatch, "bench", "digits", option, given) == 2
+    told = capsys.readouterr().err
+    assert f"There is no column '{given}'; did you mean '{meant}'? Give one of near-fpr95, near-auroc" in told
+    assert len(told.splitlines()) == 1
 
 
 def test_figures_show_the_deployed_and_the_best() -> None:
