@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from rich.console import Console
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -329,6 +330,55 @@ def test_compare_gives_no_interval_where_the_images_differ(suite: Path, monkeypa
     found = compare(suite / "a", suite / "b")
     assert found.other_sets == ["n"]
     assert {row.dataset: row.interval is None for row in found.moved} == {"nearood": True, "farood": False}
+    assert len(found.notes) == 1
+    assert found.notes[0].startswith("nearood: no interval, ")
+    assert found.notes[0].endswith("for the images differ (n has other images)")
+
+
+def test_compare_ignores_a_set_that_was_left_out(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One run had a set that could not be read: the means are over the same sets, and are compared."""
+    (suite / "bad").mkdir()
+    for name in ("a.png", "b.png"):
+        (suite / "bad" / name).write_bytes(b"no image")
+    text = (suite / "suite.toml").read_text()
+    (suite / "bad.toml").write_text(text.replace("[far]", 'bad = "bad"\n[far]'))
+    bench(suite, monkeypatch, "a", *METHODS)
+    command = ["bench", suite / "bad.toml", "--model", f"{suite / 'nets.py'}:Net", "--no-report", "--out"]
+    assert inside(monkeypatch, *command, suite / "b", *METHODS, "--set", "scale.percentile=60") == 3
+    found = compare(suite / "a", suite / "b")
+    assert (found.other_sets, found.notes) == ([], ())
+    assert None not in {row.interval for row in found.moved}
+    capsys.readouterr()
+    assert inside(monkeypatch, "compare", suite / "a", suite / "b") == 0
+    assert "cannot be compared" not in (told := capsys.readouterr().err)
+    assert "differ" not in told
+    Image.fromarray(np.zeros((20, 20, 3), np.uint8)).save(suite / "bad" / "a.png")
+    assert inside(monkeypatch, *command, suite / "c", *METHODS) == 3
+    for first, second, why in (
+        ("b", "c", "bad could not be read in the first run"),
+        ("c", "a", "bad is in the first run only"),
+    ):
+        found = compare(suite / first, suite / second)
+        assert {row.dataset: row.interval is None for row in found.moved} == {"nearood": True, "farood": False}
+        assert found.notes[0].endswith(f"for the images differ ({why})")
+
+
+def test_compare_says_in_one_line_why_intervals_are_empty(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """bench, then bench --limit 15 --limit-fit 60: other images in every set."""
+    bench(suite, monkeypatch, "a", *METHODS)
+    bench(suite, monkeypatch, "b", *METHODS, "--limit", "15", "--limit-fit", "60")
+    capsys.readouterr()
+    assert inside(monkeypatch, "compare", suite / "a", suite / "b") == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert notes == [
+        "note: nearood, farood: no interval, and a change is not that of the methods alone, for the images differ "
+        "(f has 20 and 15 images; id has 40 and 15 images; n has 20 and 15 images).",
+        "note: the methods learned from other images (val has 70 and 60 images).",
+    ]
 
 
 def test_a_line_that_stands_for_two_is_compared_with_both(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:

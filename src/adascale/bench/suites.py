@@ -33,8 +33,8 @@ class Source:
     """Where the images of one set come from.
 
     images: a folder, an image list, an .npz, a file or a glob; ``digits:PART``; None for the suite's own ID images,
-    corrupted. root: the folder that relative paths of a list start from. rows: the first and one past the last image. labels: a
-    table of ``filename,class_index``. corrupt: the corruption of every image.
+    corrupted. root: the folder that relative paths of a list start from. rows: the first and one past the last image.
+    labels: a table of ``filename,class_index``. corrupt: the corruption of every image.
     """
 
     images: str | None
