@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,8 @@ def test_the_printed_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     demo(DemoCommand(out=tmp_path, method=["combined", "ebo"]))
     out = capsys.readouterr().out
     assert "What to take from it: combined (tuned), which adascale fit gives you, scores an unseen digit above" in out
+    assert re.search(r"no method here does better on the digits|ebo does best on the digits \(.* within chance\)", out)
+    assert "near-OOD: the digits 8 and 9; far-OOD: patches of photographs." in out
     assert "scale " not in out.replace("adascale", "")
     assert "combined (tuned)" in out
     assert "out-of-distribution" in out

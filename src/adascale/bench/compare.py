@@ -57,8 +57,8 @@ class Differences(NamedTuple):
     """moved: the rows of both runs, the largest change first. only: methods of one run alone.
 
     settings: what differs of what both runs have. only_settings: settings of one run alone, other than those of its
-    methods. other_sets: tested sets that only one of them has, or whose images differ. notes: which rows have no interval
-    and why, and whether the methods learned from other images.
+    methods. other_sets: tested sets that only one of them has, or whose images differ. notes: which rows have no
+    interval and why, and whether the methods learned from other images.
     """
 
     moved: list[Moved]

@@ -118,8 +118,8 @@ class Shown(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The quantity with its unit."""
-        return self.column.title + ("" if self.column.unit == "%" else f" ({self.column.unit})")
+        """The quantity with its unit, unless that is percent or there is none."""
+        return self.column.title + ("" if self.column.unit in ("", "%") else f" ({self.column.unit})")
 
     @property
     def title(self) -> str:
