@@ -249,6 +249,7 @@ def test_latex_captions_are_fit_for_a_paper(tmp_path: Path) -> None:
     (cut,) = captions(run, top=2)
     assert "the best value of all 4 methods is bold" in cut
     assert cut.endswith(" Of 4 methods, the 2 best by near-OOD AUROC are shown, and plain (rank 4).")
+    assert "Of 4 methods, the best by near-OOD AUROC is shown, and plain (rank 4)." in captions(run, top=1)[0]
     (other,) = captions(run, top=2, columns=["far-fpr95-id"], sort="far-aupr-in")
     assert "FPR@95-ID is the share of OOD images that are accepted where 95" in other
     assert ": FPR@95-ID in percent, means over the far-OOD sets." in other

@@ -41,9 +41,10 @@ def _cut(table: Table, methods: int, look: Look) -> str:
     if not table.rest and not below:
         return ""
     sort = look.sorted_by([*(column.key for column in table.columns), *table.lines[0].cells])
-    first = f"the first {top}" if sort is None else f"the {top} best by {_named(sort)}"
+    count, verb = ("", "is") if top == 1 else (f"{top} ", "are")
+    first = f"the first {count}".strip() if sort is None else f"the {count}best by {_named(sort)}"
     kept = f", and {listed(below)}" if below else ""
-    return f"Of {methods} methods, {first} are shown{kept}."
+    return f"Of {methods} methods, {first} {verb} shown{kept}."
 
 
 def _named(column: Column) -> str:

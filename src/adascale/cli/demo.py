@@ -149,7 +149,7 @@ def _lesson(result: Run) -> str:
     first = "no method here does better on the digits"
     if gap is not None:
         verdict = "more than" if gap.beyond_chance else "within"
-        first = f"{best} does best on the digits ({share}, a difference {verdict} chance)"
+        first = f"{best} does best on the digits ({share}; the difference is {verdict} chance)"
     return (
         f"What to take from it: {run.deployed}, which adascale fit gives you, scores an unseen digit above a known one "
         f"in {shares}; {first}, but {alone}."
