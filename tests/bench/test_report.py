@@ -365,5 +365,11 @@ def test_the_page_says_which_member_spoke() -> None:
     assert found.texts() == [["textures (Far-OOD)", "2.50", "1.62", "50.00", "50.00"]]
     page = report_page(dataclasses.replace(made, models=[dataclasses.replace(model, evidence={"textures": told})]))
     assert "Which member spoke" in page
+    assert "times its weight" in page
+    assert "first ()" not in page  # evidence has no unit
+    assert [one.title for one in found.shown()][1:3] == [
+        "Mean evidence second",
+        "Adds the most, in % of the images first",
+    ]
     assert "Which member spoke" not in report_page(made)
     assert evidence_table(model) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import re
 import shutil
@@ -12,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -27,6 +30,7 @@ from adascale.bench.tables import for_terminal, leads, run_document, write_resul
 from adascale.core.errors import InputError
 from adascale.report.document import Cell, Column, Document, Line, Table
 from adascale.report.latex import to_latex
+from adascale.report.terminal import compact
 from tests.bench.runs import METHODS, bench, table
 from tests.made_up_run import made_up_run
 from tests.shell import inside
@@ -107,13 +111,13 @@ def test_tables_are_sorted_by_the_near_auroc_or_as_asked() -> None:
     assert order(run, sort="far-fpr95") == sorted(far, key=lambda method: far[method].fpr95)
     assert order(run, sort="far-aupr-in") == sorted(far, key=lambda method: -far[method].aupr_in)
     assert order(scored({"plain": 0.2, "best": 5.0}, kinds=("far",))) == ["best", "plain"]  # there is no near set
-    with pytest.raises(InputError, match="There is no column magic; give one of near-fpr95, near-auroc"):
+    with pytest.raises(InputError, match=r"There is no column 'magic'\. Give one of near-fpr95, near-auroc"):
         Look(sort="magic")
 
 
 def test_top_cuts_what_people_read_and_not_the_files(tmp_path: Path) -> None:
     run = scored({"plain": 0.2, "best": 5.0, "fair": 0.8})
-    assert order(run, top=1) == ["best"]
+    assert order(run, top=2) == ["best", "fair", "plain"]  # plain is the deployed line
     write_results(run, tmp_path / "all")
     write_results(run, tmp_path / "top", Look(top=2))
     for name in ("results.csv", "results.json"):
@@ -122,12 +126,41 @@ def test_top_cuts_what_people_read_and_not_the_files(tmp_path: Path) -> None:
     assert list(dict.fromkeys(csv_order)) == ["plain", "best", "fair"]
     for name in ("tables.md", "tables.tex"):
         text = (tmp_path / "top" / name).read_text()
-        assert "plain &" not in text
-        assert "| plain |" not in text
-        assert "The first 2 of 3 lines by Near-OOD AUROC; results.csv has all of them." in text
+        assert "plain (rank 3)" in text
     page = report_page(run, Look(top=1))
     assert '<th scope="row" data-value="best"' in page
-    assert '<th scope="row" data-value="plain"' not in page
+    assert '<th scope="row" data-value="fair"' not in page
+
+
+def test_top_keeps_the_deployed_line_with_its_rank(tmp_path: Path) -> None:
+    """bench --top 2: the line that the first sentence speaks of is there, wherever it stands."""
+    run = scored({"plain": 0.2, "a": 5.0, "b": 2.0, "c": 0.8, "worst (tuned)": 0.1})
+    shown = for_terminal(run, run.models[0], Look(top=2))
+    assert [line.whole_label for line in shown.lines] == ["a", "b", "plain (rank 4)"]
+    assert shown.note == "The first 2 of 5 lines by Near-OOD AUROC, and plain (rank 4); results.csv has all of them."
+    assert [line.whole_label for line in for_terminal(run, run.models[0], Look(top=4)).lines][3:] == ["plain"]
+    printed = io.StringIO()
+    Console(file=printed).print(compact(shown))
+    assert "plain (rank 4)" in printed.getvalue()
+    write_results(run, tmp_path, Look(top=2))
+    assert re.findall(r"^\| (.*?) \|", (tmp_path / "tables.md").read_text(), re.M)[1:] == ["a", "b", "plain (rank 4)"]
+    assert re.findall(r"^(\w.*?) & ", (tmp_path / "tables.tex").read_text(), re.M)[1:] == ["a", "b", "plain (rank 4)"]
+    page = report_page(run, Look(top=2))
+    assert re.findall(r'data-value="plain">plain <small class="note">(.*?)<', page) == ["rank 4"] * 3  # means, 2 sets
+    assert 'data-value="c"' not in page
+    (model,) = run.models
+    other = dataclasses.replace(model, deployed="", as_fit="worst (tuned)")  # the default was not run
+    lines = for_terminal(dataclasses.replace(run, models=[other]), other, Look(top=1)).lines
+    assert [line.whole_label for line in lines] == ["a", "worst (tuned, rank 5)"]
+    listed = for_terminal(run, other, Look("method", 1)).lines  # this order has no ranks
+    assert [line.whole_label for line in listed] == ["plain", "worst (tuned)"]
+
+
+def test_the_line_that_is_kept_is_the_first_that_fit_tunes(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for methods, kept in (("msp,adascale_l,adascale_a", "adascale_l (tuned)"), ("msp,combined", "combined (tuned)")):
+        bench(suite, monkeypatch, "a", "--method", methods, "--sort", "method", "--top", "1")
+        labels = re.findall(r"^\| (.*?) \|", (suite / "a" / "tables.md").read_text(), re.MULTILINE)
+        assert labels == ["method", "msp", kept]
 
 
 def test_the_best_of_a_column_is_marked_even_if_it_is_cut() -> None:
@@ -154,11 +187,22 @@ def test_chosen_columns_in_the_terminal_and_the_files(
 
 
 @pytest.mark.parametrize("option", ["--sort", "--columns"])
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("near-aurok", "near-auroc"),
+        ("near-aurocc", "near-auroc"),
+        ("FAR-FPR95", "far-fpr95"),
+        ("far_auroc", "far-auroc"),
+    ],
+)
 def test_an_unknown_column_is_told_in_one_line(
-    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    option: str, given: str, meant: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert inside(monkeypatch, "bench", "digits", option, "auroc") == 2
-    assert "There is no column auroc; give one of near-fpr95, near-auroc" in capsys.readouterr().err
+    assert inside(monkeypatch, "bench", "digits", option, given) == 2
+    told = capsys.readouterr().err
+    assert f"There is no column '{given}'; did you mean '{meant}'? Give one of near-fpr95, near-auroc" in told
+    assert len(told.splitlines()) == 1
 
 
 def test_figures_show_the_deployed_and_the_best() -> None:
@@ -185,6 +229,36 @@ def test_latex_has_rules_a_caption_a_label_and_escaped_names() -> None:
     plain = re.sub(r"\\[_&%#${}]", "", re.sub(r"\$\\\w+\$", "", text)).removeprefix("% \\usepackage{booktabs}\n")
     assert not re.search(r"[_%#$]", re.sub(r"\\label{.*}", "", plain))
     assert plain.count("{") == plain.count("}")
+
+
+def test_latex_captions_are_fit_for_a_paper(tmp_path: Path) -> None:
+    """What is shown and how it is read, no name of a file, and no name twice."""
+    run = scored({"plain": 0.2, "a": 5.0, "b": 2.0, "c": 0.8})
+
+    def captions(of: Run, **look: object) -> list[str]:
+        write_results(of, tmp_path, Look(**look))  # type: ignore[arg-type]
+        return re.findall(r"\\caption{(.*)}", (tmp_path / "tables.tex").read_text())
+
+    meaning = r"FPR@95 is the share of ID images that are flagged where 95 \% of the OOD images are caught."
+    shows = "FPR@95 and AUROC in percent, means over the near-OOD and far-OOD sets"
+    assert captions(run) == [
+        f"OOD detection on suite with net: {shows}. {meaning} "
+        "In each column the best value is bold and the second best is underlined."
+    ]
+    (cut,) = captions(run, top=2)
+    assert "the best value of all 4 methods is bold" in cut
+    assert cut.endswith(" Of 4 methods, the 2 best by near-OOD AUROC are shown, and plain (rank 4).")
+    assert "Of 4 methods, the best by near-OOD AUROC is shown, and plain (rank 4)." in captions(run, top=1)[0]
+    (other,) = captions(run, top=2, columns=["far-fpr95-id"], sort="far-aupr-in")
+    assert "FPR@95-ID is the share of OOD images that are accepted where 95" in other
+    assert ": FPR@95-ID in percent, means over the far-OOD sets." in other
+    assert "the 2 best by far-OOD AUPR-in are shown" in other
+    assert captions(dataclasses.replace(run, suite="net"))[0].startswith("OOD detection on net: FPR@95 and")
+    assert re.findall(r"\\label{(.*)}", (tmp_path / "tables.tex").read_text()) == ["tab:net"]
+    mean = captions(made_up_run(("one", "two"), images=40), top=1)[-1]
+    assert "with 2 networks: " in mean
+    assert r"with the mean $\pm$ standard deviation over the networks." in mean
+    assert not re.search(r"csv|json|\.md", "".join([cut, other, mean]))
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex on PATH")
@@ -256,6 +330,55 @@ def test_compare_gives_no_interval_where_the_images_differ(suite: Path, monkeypa
     found = compare(suite / "a", suite / "b")
     assert found.other_sets == ["n"]
     assert {row.dataset: row.interval is None for row in found.moved} == {"nearood": True, "farood": False}
+    assert len(found.notes) == 1
+    assert found.notes[0].startswith("nearood: no interval, ")
+    assert found.notes[0].endswith("for the images differ (n has other images)")
+
+
+def test_compare_ignores_a_set_that_was_left_out(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One run had a set that could not be read: the means are over the same sets, and are compared."""
+    (suite / "bad").mkdir()
+    for name in ("a.png", "b.png"):
+        (suite / "bad" / name).write_bytes(b"no image")
+    text = (suite / "suite.toml").read_text()
+    (suite / "bad.toml").write_text(text.replace("[far]", 'bad = "bad"\n[far]'))
+    bench(suite, monkeypatch, "a", *METHODS)
+    command = ["bench", suite / "bad.toml", "--model", f"{suite / 'nets.py'}:Net", "--no-report", "--out"]
+    assert inside(monkeypatch, *command, suite / "b", *METHODS, "--set", "scale.percentile=60") == 3
+    found = compare(suite / "a", suite / "b")
+    assert (found.other_sets, found.notes) == ([], ())
+    assert None not in {row.interval for row in found.moved}
+    capsys.readouterr()
+    assert inside(monkeypatch, "compare", suite / "a", suite / "b") == 0
+    assert "cannot be compared" not in (told := capsys.readouterr().err)
+    assert "differ" not in told
+    Image.fromarray(np.zeros((20, 20, 3), np.uint8)).save(suite / "bad" / "a.png")
+    assert inside(monkeypatch, *command, suite / "c", *METHODS) == 3
+    for first, second, why in (
+        ("b", "c", "bad could not be read in the first run"),
+        ("c", "a", "bad is in the first run only"),
+    ):
+        found = compare(suite / first, suite / second)
+        assert {row.dataset: row.interval is None for row in found.moved} == {"nearood": True, "farood": False}
+        assert found.notes[0].endswith(f"for the images differ ({why})")
+
+
+def test_compare_says_in_one_line_why_intervals_are_empty(
+    suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """bench, then bench --limit 15 --limit-fit 60: other images in every set."""
+    bench(suite, monkeypatch, "a", *METHODS)
+    bench(suite, monkeypatch, "b", *METHODS, "--limit", "15", "--limit-fit", "60")
+    capsys.readouterr()
+    assert inside(monkeypatch, "compare", suite / "a", suite / "b") == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert notes == [
+        "note: nearood, farood: no interval, and a change is not that of the methods alone, for the images differ "
+        "(f has 20 and 15 images; id has 40 and 15 images; n has 20 and 15 images).",
+        "note: the methods learned from other images (val has 70 and 60 images).",
+    ]
 
 
 def test_a_line_that_stands_for_two_is_compared_with_both(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,11 @@ def test_the_printed_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     demo(DemoCommand(out=tmp_path, method=["combined", "ebo"]))
     out = capsys.readouterr().out
     assert "What to take from it: combined (tuned), which adascale fit gives you, scores an unseen digit above" in out
+    (sentence,) = json.loads((tmp_path / "results.json").read_text())["headline"]
+    assert sentence.startswith("ebo has the highest near-OOD AUROC")
+    verdict = "more than" if "more than chance" in sentence else "within"
+    assert re.search(rf"ebo does best on the digits \([\d.]+ %; the difference is {verdict} chance\), but", out)
+    assert "near-OOD: the digits 8 and 9; far-OOD: patches of photographs." in out
     assert "scale " not in out.replace("adascale", "")
     assert "combined (tuned)" in out
     assert "out-of-distribution" in out

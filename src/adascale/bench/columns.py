@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from adascale.core.errors import InputError
+from adascale.core.suggestions import meant
 from adascale.report.document import Column
 
 Kind = Literal["id", "shifted", "near", "far"]
@@ -49,7 +50,7 @@ NAMED = _named()
 def named(text: str) -> Column:
     """The column of this name; an unknown one is refused."""
     if text not in NAMED:
-        raise InputError(f"There is no column {text}; give one of {', '.join(NAMED)}.")
+        raise InputError(f"There is no column {text!r}{meant(text, NAMED)} Give one of {', '.join(NAMED)}.")
     return NAMED[text]
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from adascale.bench.columns import MEANS
+from adascale.bench.same_sets import fitted_on_others, other_images, tested_sets
 from adascale.bench.scores import NAME, read_scores, score_key
 from adascale.bench.tables import read_results
 from adascale.core.errors import InputError
@@ -56,8 +57,8 @@ class Differences(NamedTuple):
     """moved: the rows of both runs, the largest change first. only: methods of one run alone.
 
     settings: what differs of what both runs have. only_settings: settings of one run alone, other than those of its
-    methods. other_sets: sets that only one of them has, or whose images differ; means over them cannot be compared.
-    notes: why there are no intervals.
+    methods. other_sets: tested sets that only one of them has, or whose images differ. notes: which rows have no
+    interval and why, and whether the methods learned from other images.
     """
 
     moved: list[Moved]
@@ -73,21 +74,32 @@ def compare(first: Path, second: Path, every_set: bool = False) -> Differences:
     documents = read_results(first), read_results(second)
     single = all(len({row["model"] for row in document["rows"]}) == 1 for document in documents)
     a, b = (_Side(path, document, single) for path, document in zip((first, second), documents, strict=True))
-    own, theirs = (document["reproduce"]["sets"] for document in documents)
-    other_sets = sorted(name for name in {*own, *theirs} if own.get(name) != theirs.get(name))
+    reasons = other_images(*documents)
     before, after = a.joined(b), b.joined(a)
     moved = []
+    behind: dict[tuple[str, str], set[str]] = {}  # data set and spectrum -> the sets behind its figures
     for key in (key for key in before if key in after and (every_set or key[2] in MEANS.values())):
         rows = before[key], after[key]
         auroc, fpr95 = ((100 * rows[0][name], 100 * rows[1][name]) for name in ("auroc", "fpr95"))
-        moved.append(Moved(*key, auroc, fpr95, _paired(a.parts(rows[0]), b.parts(rows[1]), set(other_sets))))
+        moved.append(Moved(*key, auroc, fpr95, _paired(a.parts(rows[0]), b.parts(rows[1]), set(reasons))))
+        behind.setdefault((key[2], key[3]), set()).update(a.sets(rows[0]), b.sets(rows[1]))
     if not moved:
         raise InputError(f"{first} and {second} have no method and set in common; there is nothing to compare.")
     moved.sort(key=lambda row: -abs(row.change))
     settings, only_settings = _settings(_about(documents[0], single), _about(documents[1], single))
     only = sorted(_methods(before) - _methods(after)), sorted(_methods(after) - _methods(before))
-    notes = tuple(side.problem for side in (a, b) if side.problem)
-    return Differences(moved, only, settings, other_sets, only_settings, notes)
+    notes = [a.problem, b.problem, _incomparable(behind, reasons), fitted_on_others(*documents)]
+    return Differences(moved, only, settings, sorted(reasons), only_settings, tuple(filter(None, notes)))
+
+
+def _incomparable(behind: Mapping[tuple[str, str], set[str]], reasons: Mapping[str, str]) -> str:
+    """Which figures of the two runs are over other images, and why; "" if none is."""
+    rows = [(name, spectrum) for (name, spectrum), sets in behind.items() if sets & set(reasons)]
+    if not rows:
+        return ""
+    labels = ", ".join(name + (" (full spectrum)" if spectrum == "full" else "") for name, spectrum in rows)
+    why = "; ".join(reason for name, reason in reasons.items() if any(name in behind[row] for row in rows))
+    return f"{labels}: no interval, and a change is not that of the methods alone, for the images differ ({why})"
 
 
 class _Parts(NamedTuple):
@@ -144,6 +156,15 @@ class _Side:
             return None
         names = ["id", *shifted]
         return _Parts([*names, *tested], torch.cat([own[name] for name in names]), [own[name] for name in tested])
+
+    def sets(self, row: Stored) -> set[str]:
+        """The sets behind a row. In the full spectrum the shifted sets, which have no row, are among them."""
+        own = [each for each in self.document["rows"] if each["model"] == row["model"]]
+        kinds = {each["dataset"]: each["kind"] for each in own if each["dataset"] not in MEANS.values()}
+        is_mean = row["dataset"] in MEANS.values()
+        tested = {name for name, kind in kinds.items() if (kind == row["kind"] if is_mean else name == row["dataset"])}
+        shifted = set(tested_sets(self.document)) - set(kinds) if row["spectrum"] == "full" else set()
+        return {"id", *tested, *shifted}
 
     def _key(self, row: Stored, method: str) -> Key:
         return "" if self.single else row["model"], method, row["dataset"], row["spectrum"]

@@ -86,7 +86,12 @@ def mean_headline(rows: Sequence[Row]) -> str:
 
 
 def _kind(kind: str) -> str:
-    return KINDS[kind].lower().replace("ood", "OOD")
+    return in_text(KINDS[kind])
+
+
+def in_text(heading: str) -> str:
+    """A heading as it is written within a sentence: near-OOD, not Near-OOD."""
+    return heading[:1].lower() + heading[1:]
 
 
 def _points(found: Difference) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from adascale.core.errors import InputError
-from adascale.images.places import LIST_SUFFIXES
+from adascale.images.places import LIST_SUFFIXES, expanded
 from adascale.images.sources import ImageSet, find_images
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def open_source(source: Source, own: ImageSet | None, seed: int) -> ImageSet:
 
 
 def _found(path: Path, root: str | None) -> ImageSet:
-    if not path.exists():
+    if not all(map(os.path.exists, expanded(path))):
         raise AbsentError(str(path))
     try:
         images = find_images(path, root)
@@ -67,7 +67,8 @@ def _labels(images: ImageSet, table: Path) -> list[int]:
     with open(table, newline="", encoding="utf8", errors="replace") as lines:
         rows = [row for row in csv.reader(lines) if len(row) >= 2]
     known = {row[0]: int(row[1]) for row in rows if re.fullmatch(r"-?\d+", row[1].strip())}
-    keys = [name if name in known else name.rpartition("/")[2] for name in images.keys]
+    pairs = zip(images.keys, images.names, strict=True)
+    keys = [key if key in known else os.path.basename(key if os.sep in key else name) for key, name in pairs]
     if unknown := [key for key in keys if key not in known]:
         raise InputError(f"{table} has no class for {unknown[0]} ({len(unknown)} such); give filename,class_index.")
     return [known[key] for key in keys]

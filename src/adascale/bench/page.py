@@ -10,7 +10,7 @@ from adascale.bench import plots
 from adascale.bench.columns import BOTH, KINDS, Kind, Look, Spectrum
 from adascale.bench.evidence import evidence_table
 from adascale.bench.results import ModelRun, Row, Run
-from adascale.bench.tables import absences, leads, per_set, summaries, summary
+from adascale.bench.tables import absences, leads, mean_summary, per_set, summaries
 from adascale.report import html
 from adascale.report.document import Table
 from adascale.storage.atomic import write_text
@@ -24,7 +24,7 @@ def write_report(run: Run, path: Path | str, look: Look = Look()) -> None:
 def report_page(run: Run, look: Look = Look()) -> str:
     """The page as text. Its tables have all columns; they are sorted and cut as the look says."""
     look = replace(look, columns=())
-    mean = summary("Mean over the networks", run.rows, BOTH, look) if len(run.models) > 1 else None
+    mean = mean_summary(run, "Mean over the networks", BOTH, look) if len(run.models) > 1 else None
     return html.page(
         "benchmark.html", run=run, kinds=KINDS, mean=mean, summaries=summaries(run, BOTH, look),
         sets=_sets(run, look), leads=leads(run), absences={model.model: absences(model) for model in run.models},
@@ -39,8 +39,9 @@ def _sets(run: Run, look: Look) -> dict[tuple[str, Kind], dict[Spectrum, Table]]
         if not row.is_mean:
             groups.setdefault((row.dataset, row.kind), {}).setdefault(row.spectrum, []).append(row)
     several = len({row.model for row in run.rows}) > 1
+    kept = {model.model: [model.kept] for model in run.models}
     return {
-        name: {spectrum: per_set(rows, several, look) for spectrum, rows in spectra.items()}
+        name: {spectrum: per_set(rows, several, look, kept) for spectrum, rows in spectra.items()}
         for name, spectra in groups.items()
     }
 

@@ -89,8 +89,9 @@ class ModelRun:
     """The results of one network. scores: method label -> set name -> OOD scores (N,), higher = more OOD.
 
     left_out: the methods that could not be fitted, and why. deployed: the line of the method that `OODDetector` has by
-    default, as ``fit`` tunes it; "" if it was not run. examples belong to the method ``shown``: the deployed one, else
-    the one with profiles, else the first; "id" are the ID images that look most OOD, "ood" the OOD images that look
+    default, as ``fit`` tunes it; "" if it was not run. as_fit: the first line of a method that ``fit`` tunes
+    by default, "" if there is none. examples belong to the method ``shown``: the deployed one, else the one with
+    profiles, else the first; "id" are the ID images that look most OOD, "ood" the OOD images that look
     most ID. profiles belong to ``profiled``, an AdaSCALE variant; they are empty if none was run. twins: lines that are
     not there because tuning chose the parameters of another, and that other. unreadable: the sets that were left out
     because none of their images can be read, with the reason for each image. evidence: set name -> member ->
@@ -110,6 +111,12 @@ class ModelRun:
     twins: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     evidence: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+    as_fit: str = ""
+
+    @property
+    def kept(self) -> str:
+        """The line that a table keeps however few lines it shows; "" if there is none."""
+        return self.deployed or self.as_fit
 
 
 @dataclass(frozen=True)

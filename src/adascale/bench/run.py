@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -140,7 +140,13 @@ class Job:
             twins=self.twins,
             unreadable=self.unreadable,
             evidence={name: part.evidence for name, part in scored.items() if part.evidence},
+            as_fit=next(filter(self.methods.__contains__, self._labels_as_fit()), ""),
         )
+
+    def _labels_as_fit(self) -> Iterator[str]:
+        """The labels that the lines of methods that ``fit`` tunes by default can have."""
+        for entry in (entry for entry in self.entries if entry.deployed):
+            yield from (entry.label, entry.method.name)
 
     def _tested(self, views: Sequence[View]) -> dict[str, Extracted]:
         """The outputs of every tested set. A set without a readable image is left out, unless it is the ID set."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import sys
@@ -31,9 +32,9 @@ _RESERVED = (*_PARTS, "nearood", "farood")
 class Source:
     """Where the images of one set come from.
 
-    images: a folder, an image list, an .npz or a file; ``digits:PART``; None for the suite's own ID images, corrupted.
-    root: the folder that relative paths of a list start from. rows: the first and one past the last image. labels: a
-    table of ``filename,class_index``. corrupt: the corruption of every image.
+    images: a folder, an image list, an .npz, a file or a glob; ``digits:PART``; None for the suite's own ID images,
+    corrupted. root: the folder that relative paths of a list start from. rows: the first and one past the last image.
+    labels: a table of ``filename,class_index``. corrupt: the corruption of every image.
     """
 
     images: str | None
@@ -255,11 +256,16 @@ def _entries(text: str, group: str) -> list[tuple[str, Source]]:
 
 
 def name_and_path(text: str) -> tuple[str, str]:
-    """Name and path from ``NAME=PATH`` or ``PATH``; if the part before ``=`` holds a slash, all of it is a path."""
+    """Name and path from ``NAME=PATH`` or ``PATH``; if the part before ``=`` holds a slash, all of it is a path.
+
+    A glob without a name is called like the last folder on the way to it that has no wildcard.
+    """
     name, equals, place = text.partition("=")
     if not equals or "/" in name or os.sep in name:
         path = Path(text)
         name, place = (path.resolve().name if path.is_dir() else path.stem), text
+        if glob.has_magic(text) and not path.exists():
+            name = next(part for part in reversed(path.absolute().parts) if not glob.has_magic(part))
     if not name or not place:
         raise InputError(f"The set {text!r} lacks a name or a path; give PATH or NAME=PATH.")
     return name, place

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from adascale.bench.captions import caption
 from adascale.bench.columns import METRICS, NAMED, SPECTRA, USUAL, Look, columns_of
-from adascale.bench.headline import headline, mean_headline
+from adascale.bench.headline import headline, in_text, mean_headline
 from adascale.bench.results import ModelRun, Row, Run
 from adascale.bench.scores import save_scores
 from adascale.core.errors import InputError
@@ -31,11 +32,13 @@ _READ_AS = (
 )
 
 
-def summary(title: str, rows: Sequence[Row], metrics: Sequence[Column], look: Look | None = None) -> Table:
+def summary(
+    title: str, rows: Sequence[Row], metrics: Sequence[Column], look: Look | None = None, kept: Collection[str] = ()
+) -> Table:
     """The means over the near and the far sets, a line for each method; over several networks, their means.
 
     A method that is missing on some of the networks is not ranked, and its line says on how many it was run. Without a
-    look, the lines are in the order of the methods.
+    look, the lines are in the order of the methods. kept: methods whose lines are shown even if they are below the cut.
     """
     found: dict[str, dict[str, list[Row]]] = {}  # method -> spectrum and kind -> a row for each network
     for row in (row for row in rows if row.is_mean):
@@ -57,13 +60,14 @@ def summary(title: str, rows: Sequence[Row], metrics: Sequence[Column], look: Lo
             lines.append(Line(method, cells, rivals=None, remark=f"{count} of {most} networks"))
         else:
             lines.append(Line(method, cells))
-    return ordered(Table(title, columns, lines, head="method"), sort, None if look is None else look.top)
+    return ordered(Table(title, columns, lines, head="method"), sort, None if look is None else look.top, kept)
 
 
-def ordered(table: Table, sort: Column | None, top: int | None) -> Table:
+def ordered(table: Table, sort: Column | None, top: int | None, kept: Collection[str] = ()) -> Table:
     """The lines with the best value of the column first, and only the first few of them.
 
-    Lines that are not ranked come after the others, and those without a value last.
+    Lines that are not ranked come after the others, and those without a value last. Lines of the labels ``kept`` are
+    shown even if they are below the cut, with their rank.
     """
     lines, sign = list(table.lines), -1 if sort is not None and sort.good == "high" else 1
 
@@ -75,9 +79,15 @@ def ordered(table: Table, sort: Column | None, top: int | None) -> Table:
         lines.sort(key=place)
     if top is None or top >= len(lines):
         return replace(table, lines=lines)
+    below = [line for line in lines[top:] if line.label in kept]
+    if sort is not None:
+        ranks = {line.label: 1 + sum(place(other) < place(line) for other in lines) for line in below}
+        below = [replace(one, remark=one.remark or f"rank {ranks[one.label]}") for one in below]
     note = f"The first {top} of {len(lines)} lines" + (f" by {sort.group} {sort.title}" if sort is not None else "")
+    note += "".join(f", and {line.whole_label}" for line in below)
     notes = "\n".join(filter(None, (table.note, f"{note}; results.csv has all of them.")))
-    return replace(table, lines=lines[:top], rest=lines[top:], note=notes)
+    rest = [line for line in lines[top:] if line.label not in kept]
+    return replace(table, lines=[*lines[:top], *below], rest=rest, note=notes)
 
 
 def _over_networks(shares: Sequence[float]) -> Cell:
@@ -88,8 +98,13 @@ def _over_networks(shares: Sequence[float]) -> Cell:
     return Cell(100 * mean, spread=100 * (sum((share - mean) ** 2 for share in shares) / (len(shares) - 1)) ** 0.5)
 
 
-def per_set(rows: Sequence[Row], several: bool, look: Look = Look()) -> Table:
-    """ID against one OOD set: a line for each method, and for each network if there are several."""
+def per_set(
+    rows: Sequence[Row], several: bool, look: Look = Look(), kept: Mapping[str, Collection[str]] | None = None
+) -> Table:
+    """ID against one OOD set: a line for each method, and for each network if there are several.
+
+    kept: for each network the methods whose lines are shown even if they are below the cut.
+    """
     fpr95, auroc, *others = METRICS
     columns = [
         *([Column("network", "Network")] if several else []), auroc,
@@ -100,10 +115,13 @@ def per_set(rows: Sequence[Row], several: bool, look: Look = Look()) -> Table:
     sort = look.sorted_by(column.key for column in NAMED.values())
     metric = None if sort is None else next(one for one in METRICS if sort.key.endswith(f".{one.key}"))
     lines: list[Line] = []
+    rest: list[Line] = []
     for model in dict.fromkeys(row.model for row in rows):
         own = Table(title, columns, [_set_line(row) for row in rows if row.model == model])
-        lines += ordered(own, metric, look.top).lines
-    return Table(title, columns, lines, head="method")
+        cut = ordered(own, metric, look.top, (kept or {}).get(model, ()))
+        lines += cut.lines
+        rest += cut.rest
+    return Table(title, columns, lines, head="method", rest=rest)
 
 
 def _set_line(row: Row) -> Line:
@@ -116,15 +134,22 @@ def _set_line(row: Row) -> Line:
 
 def summaries(run: Run, metrics: Sequence[Column], look: Look = Look()) -> list[Table]:
     """The summary of each network."""
-    return [
-        summary(one.model, [row for row in run.rows if row.model == one.model], metrics, look) for one in run.models
-    ]
+    return [_own_summary(run, one, one.model, metrics, look) for one in run.models]
+
+
+def mean_summary(run: Run, title: str, metrics: Sequence[Column], look: Look = Look()) -> Table:
+    """The means over all networks."""
+    return summary(title, run.rows, metrics, look, {model.kept for model in run.models})
+
+
+def _own_summary(run: Run, model: ModelRun, title: str, metrics: Sequence[Column], look: Look) -> Table:
+    return summary(title, [row for row in run.rows if row.model == model.model], metrics, look, [model.kept])
 
 
 def for_terminal(run: Run, model: ModelRun, look: Look = Look()) -> Table:
     """The means of one network, with a title for the terminal."""
     accuracy = "" if model.accuracy is None else f", accuracy {100 * model.accuracy:.2f} %"
-    table = summary("", [row for row in run.rows if row.model == model.model], USUAL, look)
+    table = _own_summary(run, model, "", USUAL, look)
     quantities = " / ".join(dict.fromkeys(column.title for column in table.columns))
     return _short(replace(table, title=f"{run.suite}: {model.model}{accuracy}\n{quantities} in percent"))
 
@@ -141,8 +166,12 @@ def run_document(run: Run, look: Look = Look()) -> Document:
     """A table for each network, and one for all of them if there are several."""
     tables = summaries(run, USUAL, look)
     if len(tables) > 1:
-        mean = summary(f"mean and deviation over {len(tables)} networks", run.rows, USUAL, look)
+        mean = mean_summary(run, f"mean and deviation over {len(tables)} networks", USUAL, look)
         tables.append(replace(mean, lines=[_with_deviation(line) for line in mean.lines]))
+    names = [[model.model] for model in run.models] + [[model.model for model in run.models]]
+    tables = [
+        replace(table, caption=caption(run.suite, own, table, look)) for table, own in zip(tables, names, strict=False)
+    ]
     notes = [_READ_AS]
     for model in run.models:
         sizes = ", ".join(f"{name} {info.images} ({info.kind})" for name, info in model.sets.items())
@@ -173,7 +202,7 @@ def _with_deviation(line: Line) -> Line:
 
 def _short(table: Table) -> Table:
     """With headings that stand in the middle of a line: near-OOD, not Near-OOD."""
-    columns = [replace(one, group=one.group[:1].lower() + one.group[1:]) for one in table.columns]
+    columns = [replace(one, group=in_text(one.group)) for one in table.columns]
     return replace(table, columns=columns)
 
 

@@ -23,8 +23,6 @@ def compare(given: CompareCommand) -> None:
         return
     for note in found.notes:
         say(f"note: {note}.")
-    if found.other_sets:
-        say(f"note: the sets differ ({', '.join(found.other_sets)}), so their means cannot be compared.")
     print(_lead(found))
     changed = [row for row in found.moved if row.auroc[0] != row.auroc[1] or row.fpr95[0] != row.fpr95[1]]
     if changed:

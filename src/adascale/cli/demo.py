@@ -25,7 +25,7 @@ from adascale.bench import tables
 from adascale.bench.figures import run_jobs
 from adascale.bench.headline import by_auroc
 from adascale.bench.page import write_report
-from adascale.bench.results import ModelRun, Run
+from adascale.bench.results import Run
 from adascale.bench.run import DEFAULT, Job, Network
 from adascale.bench.suites import load_suite, open_suite
 from adascale.cli import options
@@ -44,6 +44,11 @@ from adascale.report.terminal import compact
 # The first table has what `fit` deploys and the other methods that it tunes, SCALE, which AdaSCALE adapts, and the most
 # used baselines of each idea: shaped activations, distances, subspaces, logits, energy, softmax.
 BASELINES = ("scale", "react", "ash_s", "knn", "vim", "mls", "ebo", "msp")
+_LEGEND = (
+    "near-OOD: the digits 8 and 9; far-OOD: patches of photographs. FPR@95 is the share of known digits that are "
+    "flagged where 95 % of the unknown images are caught (0 is perfect); AUROC is the share of pairs of a known digit "
+    "and an unknown image in which the unknown one has the higher score (100 is perfect, 50 is guessing)."
+)
 
 
 def demo(given: DemoCommand) -> None:
@@ -116,7 +121,7 @@ def _judged(detector: OODDetector, names: list[str], images: Tensor) -> list[dic
 def _print(result: Run, detector: OODDetector, verdicts: list[dict[str, Any]], out: Path) -> None:
     console = Console(highlight=False)
     console.print(compact(tables.for_terminal(result, result.models[0])))
-    print(f"{_lesson(result.models[0])}\n")
+    print(f"{_LEGEND}\n{_lesson(result)}\n")
     print(f"The detector: {detector.method.name}, {detector.setting}\n{detector.guarantee}\nIts answers:\n")
     answers = plain_table("image", "verdict", "p-value", "network says")
     for row in verdicts:
@@ -127,17 +132,24 @@ def _print(result: Run, detector: OODDetector, verdicts: list[dict[str, Any]], o
     print(f"The report, with figures: {out / 'report.html'}")
 
 
-def _lesson(run: ModelRun) -> str:
+def _lesson(result: Run) -> str:
     """What to take from the table, in one sentence."""
+    (run,) = result.models
     means = by_auroc(run)[2]
     best = next(iter(means))
-    alone = "this is a toy: adascale bench says which method is best for your network"
+    share, alone = (
+        f"{100 * means[best]:.1f} %",
+        "this is a toy: adascale bench says which method is best for your network",
+    )
     if not run.deployed:
-        share = f"{100 * means[best]:.1f} %"
         return f"What to take from it: {best} is best here, with a near-OOD AUROC of {share}, but {alone}."
     known, far = run.scores[run.deployed]["id"], run.scores[run.deployed]["photographs"]
     shares = f"{100 * means[run.deployed]:.1f} % of the pairs, a photograph in {100 * auroc(known, far):.1f} %"
-    first = "no method here does better" if best == run.deployed else f"{best} does best ({100 * means[best]:.1f} %)"
+    gap = result.standings[run.model].gap
+    first = "no method here does better on the digits"
+    if gap is not None:
+        verdict = "more than" if gap.beyond_chance else "within"
+        first = f"{best} does best on the digits ({share}; the difference is {verdict} chance)"
     return (
         f"What to take from it: {run.deployed}, which adascale fit gives you, scores an unseen digit above a known one "
         f"in {shares}; {first}, but {alone}."

@@ -58,7 +58,10 @@ class Line:
 
     @property
     def whole_label(self) -> str:
-        return f"{self.label} ({self.remark})" if self.remark else self.label
+        """The label with the remark in parentheses, in those of the label if it ends with some."""
+        if not self.remark:
+            return self.label
+        return f"{self.label[:-1]}, {self.remark})" if self.label.endswith(")") else f"{self.label} ({self.remark})"
 
 
 class Style(NamedTuple):
@@ -115,8 +118,8 @@ class Shown(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The quantity with its unit."""
-        return self.column.title + ("" if self.column.unit == "%" else f" ({self.column.unit})")
+        """The quantity with its unit, unless that is percent or there is none."""
+        return self.column.title + ("" if self.column.unit in ("", "%") else f" ({self.column.unit})")
 
     @property
     def title(self) -> str:
@@ -146,7 +149,8 @@ class Shown(NamedTuple):
 class Table:
     """A table with its charts. note: what its reader must know, one sentence for each line; head: over the labels.
 
-    rest: lines that are not shown; they count where the best value of a column is marked.
+    rest: lines that are not shown; they count where the best value of a column is marked. caption: all that a paper
+    says about the table, in place of the titles and the note.
     """
 
     title: str
@@ -156,6 +160,7 @@ class Table:
     note: str = ""
     head: str = field(default="row", metadata=_LAYOUT)
     rest: Sequence[Line] = field(default=(), metadata=_LAYOUT)
+    caption: str = field(default="", metadata=_LAYOUT)
 
     def shown(self) -> list[Shown]:
         """The printed columns in order."""

@@ -25,7 +25,8 @@ def to_latex(document: Document) -> str:
 def _tables(document: Document) -> Iterator[str]:
     labels: set[str] = set()
     for table in document.tables:
-        slug = re.sub(r"[^a-z0-9]+", "-", f"{document.title} {table.title}".lower()).strip("-") or "table"
+        titles = " ".join(dict.fromkeys((document.title, table.title)))
+        slug = re.sub(r"[^a-z0-9]+", "-", titles.lower()).strip("-") or "table"
         others = (f"{slug}-{turn}" for turn in itertools.count(2))
         label = next(one for one in itertools.chain([slug], others) if one not in labels)
         labels.add(label)
@@ -36,6 +37,8 @@ def _tables(document: Document) -> Iterator[str]:
 
 
 def _caption(title: str, table: Table) -> str:
+    if table.caption:
+        return escaped(table.caption)
     quantities = list(dict.fromkeys(column.title for column in table.columns))
     listed = " and ".join(filter(None, (", ".join(quantities[:-1]), quantities[-1])))
     deviation = any(one.spread(line) for one in table.shown() for line in table.lines)

@@ -24,7 +24,7 @@ def compact(table: Table) -> rich.table.Table:
         made.add_column(group if alike else f"{group}\n{title}", justify="right")
     for line in table.lines:
         parts = (" / ".join(one.text(line) for one in shown if one.column.group == group) for group in groups)
-        made.add_row(line.label, *parts)
+        made.add_row(line.whole_label, *parts)
     return made
 
 
