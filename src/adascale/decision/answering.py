@@ -38,9 +38,8 @@ class Answering:
 
     def _batches(self, images: Any, skip: bool, batch_size: int | None = None) -> Iterator[Given]:
         """The images in batches of inputs, all of the size that the detector was calibrated on."""
-        for given in self._reader.batches(images, self.preprocess, batch_size or self.batch_size, skip):
-            self.check_shape(given.images)
-            yield given
+        size = batch_size or self.batch_size
+        return self._reader.batches(images, self.preprocess, size, skip, self.check_shape)
 
     def __call__(self, images: Any, *, skip_unreadable: bool = False) -> Verdict:
         """The verdict for these images; `Verdict.names` says which they are.
