@@ -224,9 +224,10 @@ def test_each_kind_of_unnormalised_input_is_told_once_it_was_accepted(net: nn.Mo
     values = torch.rand(60, 3, 16, 16, generator=torch.Generator().manual_seed(0))
     detector = OODDetector(net, "ebo", preprocess=IMAGENET).fit(normalised(values, IMAGENET))
     for wrong in (values[:1, :, :8], 255 * values[:1, :, :8]):
-        with warnings.catch_warnings(), pytest.raises(InputError, match="calibrated on"):
+        with warnings.catch_warnings():
             warnings.simplefilter("error")
-            detector(wrong)
+            with pytest.raises(InputError, match="calibrated on"):
+                detector(wrong)
     pixels = (255 * values[:1]).round()
     for given, told in ((pixels / 255, "0 to 1 do"), (pixels, "0 to 255 do"), (pixels.byte(), "uint8 tensors")):
         with pytest.warns(AdascaleWarning, match=told):
