@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +226,13 @@ def test_detectors_work_on_what_specs_load(file: Path) -> None:
     with torch.no_grad():
         expected = -torch.logsumexp(model(images(3)).double(), 1)
     assert torch.allclose(OODDetector(model, "ebo").fit(images(30)).score(images(3)), expected, rtol=1e-5)
+
+
+@pytest.mark.skipif(find_spec("torchvision") is None, reason="needs torchvision")
+def test_a_file_of_your_own_may_import_torchvision(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import torchvision\ndef make():\n    return torchvision.models.shufflenet_v2_x0_5(num_classes=7)\n"
+    )
+    program = "import adascale; print(adascale.load_network('own.py:make')[0].fc.out_features)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "7", done.stderr
