@@ -147,6 +147,27 @@ def test_without_preprocess_one_sentence_says_how_to_give_it(net: nn.Module, fol
             RGB(wrong)  # type: ignore[arg-type]
 
 
+def test_preprocess_as_a_dict_or_refused_in_one_sentence(net: nn.Module, folder: Path) -> None:
+    settings = {"size": 20, "crop": 16, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
+    detector = OODDetector(net, "ebo", preprocess=settings)
+    assert detector.preprocess == Preprocess(20, 16, (0.5,) * 3, (0.25,) * 3)
+    assert len(detector.fit(folder)(folder)) == 40
+    wrong: dict[str, Any] = {
+        r"preprocess=\{.*\} lacks 'std'; give Preprocess\(": {"size": 32, "crop": 32, "mean": [0.5]},
+        r"does not know 'sice' and lacks 'size'; give": {
+            ("sice" if key == "size" else key): value for key, value in settings.items()
+        },
+        r"preprocess came as a function; give Preprocess\(": lambda image: image,
+        r"preprocess came as int; give Preprocess\(": 224,
+    }
+    for message, given in wrong.items():
+        with pytest.raises(InputError, match=message):
+            OODDetector(net, preprocess=given)
+    for spec in (None, 5):
+        with pytest.raises(InputError, match=r"The network came as \w+; give a text, one of torchvision:NAME"):
+            OODDetector.from_spec(spec)  # type: ignore[arg-type]
+
+
 def normalised(values: Tensor, preprocess: Preprocess) -> Tensor:
     mean, std = (torch.tensor(part).view(-1, 1, 1) for part in (preprocess.mean, preprocess.std))
     return (values - mean) / std

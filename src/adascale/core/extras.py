@@ -65,7 +65,7 @@ def prepare_torchvision() -> None:
     import torch
 
     try:
-        torch.ops.load_library(str(libraries[0]))
+        torch.ops.load_library(str(libraries[0]))  # type: ignore[no-untyped-call]
     except OSError:
         if not hasattr(torch.ops.torchvision, "nms"):
             _declare()

@@ -17,6 +17,8 @@ _MOST_NAMES = 8
 
 def check_spec(spec: str) -> str:
     """The text, if it has one of the forms and the Python file that it names is there."""
+    if not isinstance(spec, str):
+        raise InputError(f"The network came as {type(spec).__name__}; give a text, one of {FORMS}.")
     source, _, name = spec.partition(":")
     file, _, factory = spec.rpartition(":")
     if spec == "digits" or (source in SOURCES and name):
