@@ -117,7 +117,9 @@ def test_nothing_is_unpickled(file: Path, tmp_path: Path, capsys: pytest.Capture
         ("torchvision:fasterrcnn_resnet50_fpn", "no classifier of images"),
         ("timm:resnet5", "timm has no network 'resnet5'; did you mean 'resnet"),
         ("adascale:resnet18", "no network 'resnet18'; did you mean 'resnet-18'"),
-        ("hf:./nothing/here", "could not be made"),
+        ("hf:./nothing/here", r"hf:\./nothing/here: there is no folder \./nothing/here; give"),
+        ("hf:/nothing/here", "there is no folder /nothing/here; give"),
+        ("hf:my/own/network", "there is no folder my/own/network; give"),
     ],
 )
 def test_bad_specs_are_answered_in_one_line(file: Path, spec: str, words: str) -> None:
@@ -236,3 +238,21 @@ def test_a_file_of_your_own_may_import_torchvision(tmp_path: Path) -> None:
     program = "import adascale; print(adascale.load_network('own.py:make')[0].fc.out_features)"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
     assert done.stdout.strip() == "7", done.stderr
+
+
+def test_a_hub_that_cannot_be_reached_is_told_without_retries(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    compat.optional("huggingface_hub", "huggingface")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "https://hub.invalid")
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("nodir", "no/dir"):
+        with pytest.raises(InputError, match=f"there is no folder {name} here, the Hugging Face hub cannot be reached"):
+            load_network(f"hf:{name}")
+    assert capfd.readouterr().err == ""

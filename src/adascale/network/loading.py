@@ -15,7 +15,7 @@ from adascale.core.extras import optional
 from adascale.core.suggestions import meant
 from adascale.images.preprocess import Preprocess
 from adascale.network import cifar as networks
-from adascale.network import digits
+from adascale.network import digits, hub
 from adascale.network.specs import check_spec, factories
 from adascale.network.weights import read_weights, with_state
 
@@ -110,13 +110,22 @@ def _timm(name: str, state: State, new_classes: int | None = None) -> Made:
 def _huggingface(name: str, state: State) -> Made:
     optional("torchvision", "torchvision")  # the image processors need it, and it may need our help to import
     transformers = optional("transformers", "huggingface")
-    if state is None:
-        model = transformers.AutoModelForImageClassification.from_pretrained(name)
-    else:
-        config = transformers.AutoConfig.from_pretrained(name)
-        model = with_state(transformers.AutoModelForImageClassification.from_config(config), state, f"hf:{name}")
+    local = Path(name).is_dir() or hub.offline()
     try:
-        settings = transformers.AutoImageProcessor.from_pretrained(name).to_dict()
+        if state is None:
+            model = transformers.AutoModelForImageClassification.from_pretrained(name, local_files_only=local)
+        else:
+            config = transformers.AutoConfig.from_pretrained(name, local_files_only=local)
+            model = with_state(transformers.AutoModelForImageClassification.from_config(config), state, f"hf:{name}")
+    except OSError as error:
+        if not local or Path(name).is_dir():
+            raise
+        raise InputError(
+            f"hf:{name}: there is no folder {name} here, the Hugging Face hub cannot be reached, and no network of "
+            "this name was fetched before; give the folder of a saved network, or go online."
+        ) from error
+    try:
+        settings = transformers.AutoImageProcessor.from_pretrained(name, local_files_only=local).to_dict()
     except (OSError, ValueError):  # the folder says nothing about its images
         return model, None
     return model, from_huggingface(settings)
