@@ -29,6 +29,8 @@ ready = make()
 number = 7
 def breaks():
     raise ValueError("no such\\nluck")
+def nothing():
+    return None
 """
 
 OWN = """
@@ -106,12 +108,13 @@ def test_nothing_is_unpickled(file: Path, tmp_path: Path, capsys: pytest.Capture
         ("torchvison:resnet50", "none of the forms .* did you mean 'torchvision:resnet50'"),
         ("keras:x", "none of the forms"),
         ("nets.py:", "no Python file nets.py"),
-        ("{file}", "lacks the name of its factory; it has make, breaks, ready: write .*nets.py:make"),
+        ("{file}", "lacks the name of its factory; it has make, breaks, nothing, ready: write .*nets.py:make"),
         ("{file}:", "lacks the name of its factory"),
         ("nowhere.py:make", "no Python file"),
-        ("{file}:missing", "no 'missing' .* It has make, breaks, ready"),
-        ("{file}:mak", "no 'mak' .*; did you mean 'make'"),
-        ("{file}:number", "no 'number'"),
+        ("{file}:missing", "no 'missing'.* It has make, breaks, nothing, ready"),
+        ("{file}:mak", "no 'mak'.*; did you mean 'make'"),
+        ("{file}:number", "'number' of .*nets.py is an object of type int, not a torch.nn.Module. It has make, breaks"),
+        ("{file}:nothing", "'nothing' of .*nets.py makes None, not a torch.nn.Module. It has make, breaks, ready"),
         ("{file}:breaks", "ValueError: no such luck"),
         ("torchvision:resnet5", "no classifier 'resnet5'; did you mean 'resnet"),
         ("torchvision:fasterrcnn_resnet50_fpn", "no classifier of images"),
@@ -130,16 +133,21 @@ def test_bad_specs_are_answered_in_one_line(file: Path, spec: str, words: str) -
 
 def test_bad_weights_are_named(file: Path, tmp_path: Path) -> None:
     (tmp_path / "text.pth").write_text("hello")
+    (tmp_path / "junk.pth").write_bytes(b"PK\x03\x04" + bytes(range(60)))
+    Image.new("RGB", (8, 8)).save(tmp_path / "a0.png")
     torch.save([1, 2], tmp_path / "list.pth")
     save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
     for name, words in (
         ("none.pth", "no weights file"),
-        ("text.pth", "cannot be read"),
+        ("text.pth", r"text.pth cannot be read as weights: it is damaged, or no weights file\. It must be"),
+        ("junk.pth", r"junk.pth cannot be read as weights: it is damaged, or no weights file\. It must be"),
+        ("a0.png", r"a0.png cannot be read as weights: it is damaged, or no weights file\. It must be"),
         ("list.pth", "no state dict"),
         ("other.safetensors", "0 of 4 keys match; 4 missing .0.weight, 0.bias, 3.weight .*; 1 unexpected .x."),
     ):
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=words) as caught:
             load_network(f"{file}:make", tmp_path / name)
+        assert "weights_only" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "swin_t", "efficientnet_b0"])

@@ -74,9 +74,10 @@ class Answering:
     def check_shape(self, images: Tensor) -> Tensor:
         """Return the images; refuse them if they have another size than those the detector was calibrated on."""
         if self.input_shape is not None and tuple(images.shape[1:]) != self.input_shape:
+            last = tuple(images.movedim(-1, 1).shape[1:]) == self.input_shape
+            advice = "Put the channels first" if last else "Resize them, or fit again at this size"
             raise InputError(
-                f"Images are {tuple(images.shape[1:])}; the detector was calibrated on {self.input_shape}. "
-                "Resize them, or fit again at this size."
+                f"Images are {tuple(images.shape[1:])}; the detector was calibrated on {self.input_shape}. {advice}."
             )
         return images
 

@@ -56,6 +56,7 @@ class Reader:
             failures |= given.failures
             kind = ""
             if given.raw and preprocess is not None:
+                check_layout(given.images, len(preprocess.mean))
                 if given.images.dtype == torch.uint8:
                     given, kind, message = _from_pixels(given, preprocess), "uint8", _PIXELS
                 elif not read:
@@ -69,6 +70,22 @@ class Reader:
             read += len(given.images)
         if failures:
             _tell_skipped(failures, read)
+
+
+def check_layout(images: Tensor, channels: int) -> None:
+    """Refuse tensors (N, ...) that are neither inputs, floating point with the channels first, nor 8-bit pixels."""
+    if images.dtype == torch.uint8:
+        return
+    kind, shape = str(images.dtype).removeprefix("torch."), tuple(images.shape[1:])
+    if images.shape[-1] == channels != images.shape[1]:
+        raise InputError(
+            f"Images are {kind} {shape}, with the channels last; give pixels as uint8 arrays (H, W, C) with values "
+            "from 0 to 255, or normalised inputs as (N, C, H, W)."
+        )
+    if not images.is_floating_point():
+        raise InputError(
+            f"Images are {kind} {shape}; give pixels as uint8 with values from 0 to 255, or normalised inputs as float."
+        )
 
 
 def _from_pixels(given: Given, preprocess: Preprocess) -> Given:

@@ -23,7 +23,9 @@ def _answers(endpoint: str) -> bool:
     if getproxies() or place.hostname is None:
         return True
     try:
-        with socket.create_connection((place.hostname, place.port or 443), _SECONDS):
+        with socket.create_connection(
+            (place.hostname, place.port or (80 if place.scheme == "http" else 443)), _SECONDS
+        ):
             return True
     except OSError:
         return False

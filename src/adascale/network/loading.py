@@ -160,14 +160,20 @@ def _factory(path: Path, name: str, state: State) -> Made:
     with modules.importable(path.parent.resolve()):  # factories may import what stands beside their file
         model = made() if callable(made) and not isinstance(made, nn.Module) else made
     if not isinstance(model, nn.Module):
-        offered = factories(path)
+        offered = [other for other in factories(path) if other != name]
         rest = f" It has {', '.join(offered)}." if offered else ""
-        hint = "." if name in offered else meant(name, offered)
-        raise InputError(f"{path} has no {name!r} that is, or makes, a torch.nn.Module{hint}{rest}")
+        if not hasattr(module, name):
+            raise InputError(f"{path} has no {name!r}{meant(name, offered)}{rest}")
+        what = f"makes {_kind(model)}" if callable(made) else f"is {_kind(made)}"
+        raise InputError(f"{name!r} of {path} {what}, not a torch.nn.Module.{rest}")
     described = getattr(module, "PREPROCESS", {})
     described = described.get(name, described) if isinstance(described, Mapping) else {}
     model = with_state(model, state, f"{path}:{name}")
     return model, Preprocess(**described) if "mean" in described else None
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"an object of type {type(value).__name__}"
 
 
 def shapes_only(make: Callable[[], nn.Module]) -> nn.Module:
