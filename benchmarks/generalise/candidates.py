@@ -38,8 +38,9 @@ def variants() -> list[Candidate]:
     made[f"{first} and fdbd alone"] = replace(default, members=(first, "fdbd"))
     made[f"{weights} weights"] = replace(default, weights=weights)
     made[f"rule {rule}"] = replace(default, rule=rule)
+    made["members learn from training images"] = replace(default, learn_from="train")
     found = [Candidate(DEFAULT, default), *(Candidate(name, method) for name, method in made.items())]
-    return [*found, Candidate("not tuned", default, tune=False), Candidate("no training images", default, train=False)]
+    return [*found, Candidate("not tuned", default, tune=False)]
 
 
 def _without(members: tuple[str, ...], name: str) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def test_one_image_in_every_form(detector: OODDetector, folder: Path, kind: str)
     expected = detector(RGB(Image.open(folder / "03.png"))[None])
     for answer in (detector, detector.decide):
         verdict = answer(KINDS[kind](folder / "03.png"))
-        assert torch.equal(verdict.logits, expected.logits)
+        torch.testing.assert_close(verdict.logits, expected.logits)  # up to rounding: batches differ in size
         assert torch.equal(verdict.is_ood, expected.is_ood)
     assert torch.equal(detector.score(KINDS[kind](folder / "03.png")), expected.score)
     assert torch.equal(detector.is_ood(KINDS[kind](folder / "03.png")), expected.is_ood)

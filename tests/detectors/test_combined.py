@@ -84,14 +84,27 @@ def test_what_cannot_be_fitted_is_left_out_and_named() -> None:
         made(members=("mds",)).fit(unlabelled, head)
 
 
-def test_members_learn_from_training_images_where_there_are_some() -> None:
+def test_members_learn_from_training_images_where_that_is_asked_for() -> None:
     reference, head = example_outputs(50, (RANDOM,), seed=3)
     train = example_outputs(400, (), seed=4)[0]
-    both, alone = made().fit(reference, head, train), made().fit(reference, head)
+    assert torch.equal(made().fit(reference, head, train).score(TEST), made().fit(reference, head).score(TEST))
+    assert not made().learns_from_train
+    asked = made(learn_from="train")
+    assert asked.learns_from_train
+    both, alone = asked.fit(reference, head, train), made().fit(reference, head)
     assert torch.equal(both.voices_["fdbd"].method.state()["mean_"], train.features.double().mean(0))
     assert torch.equal(alone.voices_["fdbd"].method.state()["mean_"], reference.features.double().mean(0))
     known = both.voices_["adascale_l"].method.state()["reference_"]
     assert len(known) == len(reference)  # AdaSCALE needs the perturbed view
+
+
+def test_members_that_need_labels_learn_from_training_images() -> None:
+    reference, head = example_outputs(50, (RANDOM,), seed=3)
+    train = example_outputs(400, (), seed=4)[0]
+    asked = made(members=("gen", "mds"))
+    assert asked.learns_from_train
+    found = asked.fit(Outputs(reference.logits, reference.features, reference.views), head, train)
+    assert torch.equal(found.voices_["mds"].method.score(TEST), detectors.get("mds")().fit(train, head).score(TEST))
 
 
 def test_images_are_ranked_by_members_that_have_not_learned_from_them() -> None:

@@ -15,7 +15,8 @@ from tests.conftest import ROOT
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FITTED_ON = {
     "nothing": "no fitting",
-    "ID images, and training images if given": "fitted on ID images, and on training images if given",
+    "ID images, and training images for members that need labels": "fitted on ID images (and on training images, for "
+    "members that need labels)",
     "a few ID images": "fitted on a few ID images",
     "training images": "fitted on training images",
     "training images, labels": "fitted on training images with labels",

@@ -105,7 +105,7 @@ class Job:
     def run(self) -> ModelRun:
         views = list(dict.fromkeys(view for entry in self.entries for view in self._views(entry)))
         val = self.extracted("val", self.images.val, views)
-        learning = any("train" in entry.method.fits_on for entry in self.entries)
+        learning = any(entry.method.learns_from_train for entry in self.entries)
         train = self.extracted("train", self.images.train, ()) if learning and self.images.train is not None else None
         kinds = {name: kind for name, (kind, _) in tested(self.images).items()}
         extracted = self._tested(views)

@@ -64,7 +64,7 @@ class Plan:
     @property
     def takes_train(self) -> bool:
         """Whether the method learns from training images, if there are any."""
-        return "train" in self.method.fits_on
+        return self.method.learns_from_train
 
     @property
     def takes_both(self) -> bool:
@@ -182,7 +182,7 @@ class Plan:
 
     def _learned_from(self, method: Detector, own: Outputs, train: Outputs | None) -> list[Outputs]:
         """What `fit` is given: the ID images, the training images, or both."""
-        if train is None or "train" not in method.fits_on:
+        if train is None or not method.learns_from_train:
             return [own]
         if method.fits_on == "val+train":
             return [own] if self.train_overlaps else [own, train]  # own images must be ranked by methods that lack them

@@ -88,6 +88,11 @@ class Detector(ABC):
         return ()
 
     @property
+    def learns_from_train(self) -> bool:
+        """Whether the method, as it is configured, has a use for training images."""
+        return "train" in self.fits_on
+
+    @property
     def note(self) -> str:
         """What `fit` found out beyond the parameters, in one sentence; empty if there is nothing to say."""
         return ""

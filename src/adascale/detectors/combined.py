@@ -50,10 +50,14 @@ class Combined(Detector):
     ``equal``; or a number for each member. rule: ``fisher``, the sum; ``tippett``, the largest alone. p_min, p_max,
     pixels: those of every member that has them, where ``settings`` does not say otherwise.
 
-    Members that learn from training images are fitted on those, where there are any, and else on the ID images like
-    the others. A member fits the images that it has learned from too well, and their scores would make every fresh
-    image look unusual. So the ID images are cut into ``folds`` parts, and each part is scored by members that have
-    learned from the rest; these scores set the evidence.
+    learn_from: what members that learn from training images are fitted on: ``id``, the ID images like the others, or
+    ``train``, the training images if there are any. A network fits its training images, so that their features are
+    unlike those of fresh images, which the members have to know. Members that need labels always learn from training
+    images.
+
+    A member fits the images that it has learned from too well, and their scores would make every fresh image look
+    unusual. So the ID images are cut into ``folds`` parts, and each part is scored by members that have learned from
+    the rest; these scores set the evidence.
     """
 
     name = "combined"
@@ -75,6 +79,7 @@ class Combined(Detector):
     pixels: Pixels = "random"
     p_min: float | None = percent(None)
     p_max: float | None = percent(None)
+    learn_from: Literal["id", "train"] = "id"
     folds: int = number(5, least=2)
 
     def _check_parameters(self) -> None:
@@ -106,6 +111,13 @@ class Combined(Detector):
     def views(self) -> tuple[View, ...]:
         members = [voice.method for voice in self.voices_.values()] if self.is_fitted else self.made().values()
         return tuple(dict.fromkeys(view for member in members for view in member.views))
+
+    @property
+    def learns_from_train(self) -> bool:
+        return any(map(self._wants_train, self.made().values()))
+
+    def _wants_train(self, member: Detector) -> bool:
+        return member.fits_on == "train+labels" or (self.learn_from == "train" and member.fits_on == "train")
 
     def for_input(self, std: tuple[float, ...]) -> Detector:
         settings = dict(self.settings)
@@ -145,7 +157,7 @@ class Combined(Detector):
 
     def _learned(self, member: Detector, known: Outputs, head: Head, train: Outputs | None) -> tuple[Detector, Tensor]:
         """The fitted member, and scores of the ID images by members that have not learned from them."""
-        fitted = _taught(member, known, head, train)
+        fitted = _taught(member, known, head, train if self._wants_train(member) else None)
         if fitted is not None:
             return fitted, fitted.score(known)
         if len(known) < 2:
@@ -254,7 +266,7 @@ def _taught(member: Detector, known: Outputs, head: Head, train: Outputs | None)
     """The member, if it can be fitted without learning from the ID images that are to be ranked; else None."""
     if member.fits_on == "nothing":
         return replace(member).fit(known, head)
-    if train is not None and member.fits_on.startswith("train"):
+    if train is not None:
         with suppress(InputError):  # too few training images, or none with labels: the ID images may do
             return replace(member.sized(len(train), head)).fit(train, head)
     return None

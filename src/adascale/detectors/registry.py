@@ -70,7 +70,7 @@ FITTED_ON = {
     "val": "a few ID images",
     "train": "training images",
     "train+labels": "training images, labels",
-    "val+train": "ID images, and training images if given",
+    "val+train": "ID images, and training images for members that need labels",
 }
 
 _SHOWN = ("summary", "fits_on", "passes", "cost")
