@@ -85,6 +85,32 @@ except SystemExit as error:
     assert (code == 2) == bool(done.stderr)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("fitt", "No such command 'fitt'. Did you mean 'fit'? See adascale --help."),
+        ("fit . --model digits", "Missing option '--out' / '-o'. See adascale fit --help."),
+        ("fit . --model digits -o x --batch-size many", "Invalid value for '--batch-size'"),
+        ("fit . --modle digits -o x", "No such option: --modle"),
+        ("fit . -o x --model", "Option '--model' requires an argument."),
+    ],
+)
+def test_mistakes_in_the_call_are_told_in_one_line(
+    arguments: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inside(monkeypatch, *arguments.split()) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+    assert captured.err.startswith(f"adascale: {told}")
+
+
+def test_help_is_printed_as_ever(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, code in (([], 2), (["--help"], 0), (["fit", "--help"], 0)):
+        assert inside(monkeypatch, *arguments) == code
+        captured = capsys.readouterr()
+        assert ("Usage: adascale" in captured.out, captured.err) == (True, "")
+
+
 def test_messages_of_the_library_are_put_in_the_words_of_the_shell() -> None:
     assert in_flags("batch_size=0; it must be above 0.") == "--batch-size 0; it must be above 0."
     assert in_flags("Pass head='fc' or compiled=True.") == "Pass --head fc or --compile."

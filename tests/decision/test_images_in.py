@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,9 @@ from torch import Tensor, nn
 
 from adascale import AdascaleWarning, DetectorFileError, InputError, OODDetector, Preprocess
 from adascale.core.extras import optional
-from adascale.decision.inputs import look_unnormalised
 from tests.conftest import SmallNet, images, seeded
 from tests.images.pictures import GREY, RGB, picture
 from tests.shell import NETWORK, fit
-
-IMAGENET = Preprocess(16, 16, (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 @pytest.fixture
@@ -147,21 +144,58 @@ def test_without_preprocess_one_sentence_says_how_to_give_it(net: nn.Module, fol
             RGB(wrong)  # type: ignore[arg-type]
 
 
-def normalised(values: Tensor, preprocess: Preprocess) -> Tensor:
-    mean, std = (torch.tensor(part).view(-1, 1, 1) for part in (preprocess.mean, preprocess.std))
-    return (values - mean) / std
+def test_inputs_of_a_wrong_kind_are_told_what_is_wrong(detector: OODDetector, net: nn.Module, folder: Path) -> None:
+    pixels = np.array(picture())
+    wrong: dict[str, Any] = {
+        r"Images are float32 \(.*, 3\), with the channels last; give pixels as uint8": pixels.astype(np.float32) / 255,
+        r"Images are uint16 \(.*, 3\), with the channels last": pixels.astype(np.uint16),
+        r"Images are bool \(.*, 3\), with the channels last": pixels > 9,
+        r"Images are uint16 \(3, .*; give pixels as uint8 with": pixels.astype(np.uint16).transpose(2, 0, 1),
+        r"Images came as NoneType; give paths, a folder, Pillow images": None,
+        r"Images came as int; give paths, a folder, Pillow images": 5,
+    }
+    for message, given in wrong.items():
+        with pytest.raises(InputError, match=message):
+            detector(given)
+        with pytest.raises(InputError, match=message):
+            OODDetector(net, "ebo", preprocess=RGB).fit(given)
+    bare = OODDetector(net, "ebo").fit(inputs(folder))
+    with pytest.raises(InputError, match=r"calibrated on \(3, 16, 16\)\. Put the channels first\."):
+        bare(inputs(folder).movedim(1, -1))
+    with pytest.raises(InputError, match="cannot be read as an image: it is a folder; give one image"):
+        RGB(folder)
 
 
-@pytest.mark.parametrize("scale", [1, 255])
-def test_unnormalised_inputs_are_told_once(net: nn.Module, scale: int) -> None:
-    values = torch.rand(60, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    detector = OODDetector(net, "ebo", preprocess=IMAGENET, batch_size=8).fit(normalised(values, IMAGENET))
-    with pytest.warns(AdascaleWarning, match=rf"pixels from 0 to {scale} do.*give the images themselves") as caught:
-        list(detector.stream(scale * values))
-    assert len(caught) == 1
-    detector(scale * values)  # it was told
-    with pytest.warns(AdascaleWarning, match=f"pixels from 0 to {scale} do"):
-        OODDetector(net, "ebo", preprocess=IMAGENET).fit(scale * values)
+def test_arrays_that_cannot_be_shared_are_copied(detector: OODDetector, folder: Path) -> None:
+    shared = np.asarray(Image.open(folder / "03.png"))  # Pillow's own memory, which must not be written to
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", AdascaleWarning)
+        score = detector.score(shared.transpose(2, 0, 1))
+        flipped = detector.score(RGB(shared).numpy()[None, :, :, ::-1])
+    assert torch.equal(score, detector.score(folder / "03.png"))
+    assert torch.equal(flipped, detector.score(RGB(shared).flip(-1)[None]))
+
+
+def test_preprocess_as_a_dict_or_refused_in_one_sentence(net: nn.Module, folder: Path) -> None:
+    settings = {"size": 20, "crop": 16, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
+    detector = OODDetector(net, "ebo", preprocess=settings)
+    assert detector.preprocess == Preprocess(20, 16, (0.5,) * 3, (0.25,) * 3)
+    assert len(detector.fit(folder)(folder)) == 40
+    wrong: dict[str, Any] = {
+        r"preprocess=\{.*\} lacks 'std'; give Preprocess\(": {"size": 32, "crop": 32, "mean": [0.5]},
+        r"does not know 'sice' and lacks 'size'; give": {
+            ("sice" if key == "size" else key): value for key, value in settings.items()
+        },
+        r"preprocess came as a function; give Preprocess\(": lambda image: image,
+        r"preprocess came as int; give Preprocess\(": 224,
+    }
+    for message, given in wrong.items():
+        with pytest.raises(InputError, match=message):
+            OODDetector(net, preprocess=given)
+    for spec in (None, 5):
+        with pytest.raises(InputError, match=r"The network came as \w+; give a text, one of torchvision:NAME"):
+            OODDetector.from_spec(spec)  # type: ignore[arg-type]
 
 
 def test_unsigned_bytes_are_preprocessed_and_told(detector: OODDetector, folder: Path) -> None:
@@ -171,41 +205,6 @@ def test_unsigned_bytes_are_preprocessed_and_told(detector: OODDetector, folder:
         detector = OODDetector(detector.classifier, preprocess=RGB).fit(folder)
         with pytest.warns(AdascaleWarning, match="uint8 tensors; they are taken as pixels"):
             assert torch.equal(detector.score(given), expected)
-
-
-PREPROCESSINGS = {
-    "imagenet": IMAGENET,
-    "half": Preprocess(16, 16, (0.5,) * 3, (0.5,) * 3),
-    "zero and one": Preprocess(16, 16, (0.0,) * 3, (1.0,) * 3),
-    "bytes": Preprocess(16, 16, (0.0,) * 3, (1 / 255,) * 3),
-    "grey": GREY,
-}
-
-
-def natural(seed: int, low: float, high: float) -> Iterator[Tensor]:
-    """Smooth pictures and noise between two grey levels."""
-    generator = torch.Generator().manual_seed(seed)
-    smooth = nn.functional.interpolate(torch.rand(1, 3, 3, 3, generator=generator), 16, mode="bilinear")
-    yield low + (high - low) * smooth
-    yield low + (high - low) * torch.rand(1, 3, 16, 16, generator=generator)
-
-
-@pytest.mark.parametrize("preprocess", PREPROCESSINGS.values(), ids=PREPROCESSINGS)
-def test_no_false_alarm_for_normalised_inputs(preprocess: Preprocess) -> None:
-    channels = len(preprocess.mean)
-    for low, high in ((0, 1), (0, 0.3), (0.7, 1), (0.45, 0.55), (0.5, 0.5), (0, 0), (1, 1), (0.3, 0.9)):
-        for seed in range(5):
-            for pixels in natural(seed, low, high):
-                message = look_unnormalised(normalised(pixels[:, :channels], preprocess), preprocess)
-                assert message == "", (low, high, message)
-
-
-def test_expected_ranges_are_those_of_the_preprocessing() -> None:
-    values = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    assert look_unnormalised(values, PREPROCESSINGS["zero and one"]) == ""
-    assert "0 to 255" in look_unnormalised(255 * values, PREPROCESSINGS["zero and one"])
-    assert look_unnormalised(255 * values, PREPROCESSINGS["bytes"]) == ""
-    assert "0 to 1 " in look_unnormalised(values, PREPROCESSINGS["half"])
 
 
 def test_twelve_bits_in_sixteen(net: nn.Module, tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -154,3 +156,25 @@ def test_both_promises_hold_with_tuning(draws: int) -> None:
     assert expected <= 0.05
     assert above <= expected + 3.5 * (expected * (1 - expected) / draws) ** 0.5
     assert max(confident) > 0.07  # and not because nothing is ever flagged
+
+
+@pytest.mark.parametrize("wrong", ["0.05", "5%", [0.05], float("nan"), 5])
+def test_what_is_no_share_is_refused_in_one_sentence(net: nn.Module, tmp_path: Path, wrong: Any) -> None:
+    detector = OODDetector(net, "ebo").fit(images(40))
+    detector.save(tmp_path / "d.safetensors")
+    before = detector.threshold
+    with pytest.raises(InputError, match=r"^alpha=.*a number above 0 and below 1\.$"):
+        OODDetector(net, alpha=wrong)
+    with pytest.raises(InputError, match=r"^confidence=.*a number from 0.5 to below 1"):
+        OODDetector(net, confidence=wrong)
+    with pytest.raises(InputError, match=r"^alpha="):
+        detector.alpha = wrong
+    with pytest.raises(InputError, match=r"^confidence="):
+        detector.confidence = wrong
+    with pytest.raises(InputError, match=r"^alpha="):
+        OODDetector.load(tmp_path / "d.safetensors", net, alpha=wrong)
+    with pytest.raises(InputError, match=r"^fdr=.*a number above 0 and below 1\.$"):
+        detector.discoveries(images(5), fdr=wrong)
+    assert detector.threshold == before
+    detector.alpha = np.float32(0.1)
+    assert detector.threshold < before

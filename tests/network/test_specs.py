@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,8 @@ ready = make()
 number = 7
 def breaks():
     raise ValueError("no such\\nluck")
+def nothing():
+    return None
 """
 
 OWN = """
@@ -103,18 +108,21 @@ def test_nothing_is_unpickled(file: Path, tmp_path: Path, capsys: pytest.Capture
         ("torchvison:resnet50", "none of the forms .* did you mean 'torchvision:resnet50'"),
         ("keras:x", "none of the forms"),
         ("nets.py:", "no Python file nets.py"),
-        ("{file}", "lacks the name of its factory; it has make, breaks, ready: write .*nets.py:make"),
+        ("{file}", "lacks the name of its factory; it has make, breaks, nothing, ready: write .*nets.py:make"),
         ("{file}:", "lacks the name of its factory"),
         ("nowhere.py:make", "no Python file"),
-        ("{file}:missing", "no 'missing' .* It has make, breaks, ready"),
-        ("{file}:mak", "no 'mak' .*; did you mean 'make'"),
-        ("{file}:number", "no 'number'"),
+        ("{file}:missing", "no 'missing'.* It has make, breaks, nothing, ready"),
+        ("{file}:mak", "no 'mak'.*; did you mean 'make'"),
+        ("{file}:number", "'number' of .*nets.py is an object of type int, not a torch.nn.Module. It has make, breaks"),
+        ("{file}:nothing", "'nothing' of .*nets.py makes None, not a torch.nn.Module. It has make, breaks, ready"),
         ("{file}:breaks", "ValueError: no such luck"),
         ("torchvision:resnet5", "no classifier 'resnet5'; did you mean 'resnet"),
         ("torchvision:fasterrcnn_resnet50_fpn", "no classifier of images"),
         ("timm:resnet5", "timm has no network 'resnet5'; did you mean 'resnet"),
         ("adascale:resnet18", "no network 'resnet18'; did you mean 'resnet-18'"),
-        ("hf:./nothing/here", "could not be made"),
+        ("hf:./nothing/here", r"hf:\./nothing/here: there is no folder \./nothing/here; give"),
+        ("hf:/nothing/here", "there is no folder /nothing/here; give"),
+        ("hf:my/own/network", "there is no folder my/own/network; give"),
     ],
 )
 def test_bad_specs_are_answered_in_one_line(file: Path, spec: str, words: str) -> None:
@@ -125,16 +133,21 @@ def test_bad_specs_are_answered_in_one_line(file: Path, spec: str, words: str) -
 
 def test_bad_weights_are_named(file: Path, tmp_path: Path) -> None:
     (tmp_path / "text.pth").write_text("hello")
+    (tmp_path / "junk.pth").write_bytes(b"PK\x03\x04" + bytes(range(60)))
+    Image.new("RGB", (8, 8)).save(tmp_path / "a0.png")
     torch.save([1, 2], tmp_path / "list.pth")
     save_file({"x": torch.zeros(1)}, tmp_path / "other.safetensors")
     for name, words in (
         ("none.pth", "no weights file"),
-        ("text.pth", "cannot be read"),
+        ("text.pth", r"text.pth cannot be read as weights: it is damaged, or no weights file\. It must be"),
+        ("junk.pth", r"junk.pth cannot be read as weights: it is damaged, or no weights file\. It must be"),
+        ("a0.png", r"a0.png cannot be read as weights: it is damaged, or no weights file\. It must be"),
         ("list.pth", "no state dict"),
         ("other.safetensors", "0 of 4 keys match; 4 missing .0.weight, 0.bias, 3.weight .*; 1 unexpected .x."),
     ):
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=words) as caught:
             load_network(f"{file}:make", tmp_path / name)
+        assert "weights_only" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["resnet18", "swin_t", "efficientnet_b0"])
@@ -223,3 +236,31 @@ def test_detectors_work_on_what_specs_load(file: Path) -> None:
     with torch.no_grad():
         expected = -torch.logsumexp(model(images(3)).double(), 1)
     assert torch.allclose(OODDetector(model, "ebo").fit(images(30)).score(images(3)), expected, rtol=1e-5)
+
+
+@pytest.mark.skipif(find_spec("torchvision") is None, reason="needs torchvision")
+def test_a_file_of_your_own_may_import_torchvision(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import torchvision\ndef make():\n    return torchvision.models.shufflenet_v2_x0_5(num_classes=7)\n"
+    )
+    program = "import adascale; print(adascale.load_network('own.py:make')[0].fc.out_features)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "7", done.stderr
+
+
+def test_a_hub_that_cannot_be_reached_is_told_without_retries(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    compat.optional("huggingface_hub", "huggingface")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "https://hub.invalid")
+    for name in ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("nodir", "no/dir"):
+        with pytest.raises(InputError, match=f"there is no folder {name} here, the Hugging Face hub cannot be reached"):
+            load_network(f"hf:{name}")
+    assert capfd.readouterr().err == ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -41,12 +41,34 @@ def main() -> None:
     """Run the command of this process's arguments and exit."""
     warnings.showwarning = lambda message, *_, **__: say(f"note: {in_flags(str(message))}")
     try:
-        app(args=current(sys.argv[1:]))
+        code = app(args=current(sys.argv[1:]), prog_name="adascale", standalone_mode=False)
     except BrokenPipeError:
         sys.exit(0)
     except (AdascaleError, OSError) as error:
         say(f"adascale: {in_flags(str(error))}")
         sys.exit(2)
+    except _CLICK_ERROR as error:
+        if told := _usage(error):
+            say(f"adascale: {told}")
+        sys.exit(2)
+    except typer.Abort:
+        say("adascale: stopped.")
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+# typer raises the errors of click, or of the copy of click that its newer versions carry
+_CLICK_ERROR: type[Exception] = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+
+
+def _usage(error: Any) -> str:
+    """A mistake in the call that click found, in one line. Empty where click has printed the help in its place."""
+    message = " ".join(error.format_message().split())
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return ""
+    message += "" if message.endswith((".", "?")) else "."
+    return message if context is None else f"{message} See {context.command_path} --help."
 
 
 def in_flags(message: str) -> str:

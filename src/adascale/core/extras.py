@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
 from types import ModuleType
 
 from adascale.core.errors import MissingExtraError
@@ -43,9 +46,34 @@ def declare_torchvision_operators() -> None:
     except RuntimeError as error:
         if "torchvision::" not in str(error):
             raise
-        import torch
-
-        signature = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
-        for operator in ("nms", "qnms"):
-            torch.library.define(f"torchvision::{operator}", signature)
+        _declare()
         importlib.import_module("torchvision")
+
+
+def prepare_torchvision() -> None:
+    """The same before someone's own code runs, which may import torchvision or not. It costs a millisecond.
+
+    torchvision is not imported: whether that would fail is seen by loading its extension, as torchvision itself does.
+    """
+    if "torchvision" in sys.modules or os.name == "nt":  # on Windows the extension is found in ways of its own
+        return
+    found = importlib.util.find_spec("torchvision")
+    folders = list(found.submodule_search_locations or []) if found is not None else []
+    libraries = [file for folder in folders for file in Path(folder).glob("_C*.so")]
+    if not libraries:
+        return
+    import torch
+
+    try:
+        torch.ops.load_library(str(libraries[0]))  # type: ignore[no-untyped-call]
+    except OSError:
+        if not hasattr(torch.ops.torchvision, "nms"):
+            _declare()
+
+
+def _declare() -> None:
+    import torch
+
+    signature = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+    for operator in ("nms", "qnms"):
+        torch.library.define(f"torchvision::{operator}", signature)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from adascale.core.errors import InputError
+from adascale.core.extras import prepare_torchvision
 
 _beside: dict[str, Path] = {}  # modules that loaded files imported from their own folders
 
@@ -27,6 +28,7 @@ def load_file(path: str | Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path} is not a Python file: its name must end in .py.")
+    prepare_torchvision()
     module, before = importlib.util.module_from_spec(spec), sys.modules.get(name)
     sys.modules[name] = module  # dataclasses and pickled references inside the file look here
     try:

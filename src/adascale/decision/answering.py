@@ -38,9 +38,8 @@ class Answering:
 
     def _batches(self, images: Any, skip: bool, batch_size: int | None = None) -> Iterator[Given]:
         """The images in batches of inputs, all of the size that the detector was calibrated on."""
-        for given in self._reader.batches(images, self.preprocess, batch_size or self.batch_size, skip):
-            self.check_shape(given.images)
-            yield given
+        size = batch_size or self.batch_size
+        return self._reader.batches(images, self.preprocess, size, skip, self.check_shape)
 
     def __call__(self, images: Any, *, skip_unreadable: bool = False) -> Verdict:
         """The verdict for these images; `Verdict.names` says which they are.
@@ -75,9 +74,10 @@ class Answering:
     def check_shape(self, images: Tensor) -> Tensor:
         """Return the images; refuse them if they have another size than those the detector was calibrated on."""
         if self.input_shape is not None and tuple(images.shape[1:]) != self.input_shape:
+            last = tuple(images.movedim(-1, 1).shape[1:]) == self.input_shape
+            advice = "Put the channels first" if last else "Resize them, or fit again at this size"
             raise InputError(
-                f"Images are {tuple(images.shape[1:])}; the detector was calibrated on {self.input_shape}. "
-                "Resize them, or fit again at this size."
+                f"Images are {tuple(images.shape[1:])}; the detector was calibrated on {self.input_shape}. {advice}."
             )
         return images
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,20 +23,30 @@ from adascale.network.classifier import Classifier
 _IMAGES, _SIDE = 8, 64
 _SKIP_ADVICE = " Mend or remove it, or pass skip_unreadable=True to judge the others."
 _INSTEAD = "give the images themselves (paths, Pillow images, uint8 arrays), or tensors made by detector.preprocess"
+_PIXELS = (
+    "The inputs are uint8 tensors; they are taken as pixels from 0 to 255 and go through the detector's "
+    f"preprocess. If they are not that, {_INSTEAD}."
+)
 
 
 class Reader:
-    """Reads what the user gives to one detector, and warns once if it looks wrong."""
+    """Reads what the user gives to one detector, and warns once of each kind of input that looks wrong."""
 
     def __init__(self) -> None:
-        self._warned = False
+        self._told: set[str] = set()
 
     def batches(
-        self, source: Any, preprocess: Preprocess | None, batch_size: int, skip_unreadable: bool = False
+        self,
+        source: Any,
+        preprocess: Preprocess | None,
+        batch_size: int,
+        skip_unreadable: bool = False,
+        check: Callable[[Tensor], object] = lambda images: None,
     ) -> Iterator[Given]:
         """The batches that have an image. An image that cannot be read is an error, or is skipped and named at the end.
 
-        Unsigned 8-bit tensors are pixels: with ``preprocess`` they become inputs, and a warning says so.
+        Unsigned 8-bit tensors are pixels: with ``preprocess`` they become inputs, and a warning says so. check: raises
+        for inputs that are refused. What is warned of counts as told once the batch was used without an error.
         """
         failures: dict[str, str] = {}
         read = 0
@@ -44,56 +54,98 @@ class Reader:
             if given.failures and not skip_unreadable:
                 raise unreadable(*next(iter(given.failures.items())), _SKIP_ADVICE)
             failures |= given.failures
+            kind = ""
             if given.raw and preprocess is not None:
+                check_layout(given.images, len(preprocess.mean))
                 if given.images.dtype == torch.uint8:
-                    given = given._replace(images=self._from_pixels(given.images, preprocess))
+                    given, kind, message = _from_pixels(given, preprocess), "uint8", _PIXELS
                 elif not read:
-                    self._warn(look_unnormalised(given.images, preprocess))
+                    kind, message = look_unnormalised(given.images, preprocess)
+            check(given.images)
+            if kind and kind not in self._told:
+                warnings.warn(message, AdascaleWarning, stacklevel=3)
             if len(given.images):
                 yield given
+            self._told.add(kind)
             read += len(given.images)
         if failures:
             _tell_skipped(failures, read)
 
-    def _from_pixels(self, images: Tensor, preprocess: Preprocess) -> Tensor:
-        self._warn(
-            "The inputs are uint8 tensors; they are taken as pixels from 0 to 255 and go through the detector's "
-            f"preprocess. If they are not that, {_INSTEAD}."
+
+def check_layout(images: Tensor, channels: int) -> None:
+    """Refuse tensors (N, ...) that are neither inputs, floating point with the channels first, nor 8-bit pixels."""
+    if images.dtype == torch.uint8:
+        return
+    kind, shape = str(images.dtype).removeprefix("torch."), tuple(images.shape[1:])
+    if images.shape[-1] == channels != images.shape[1]:
+        raise InputError(
+            f"Images are {kind} {shape}, with the channels last; give pixels as uint8 arrays (H, W, C) with values "
+            "from 0 to 255, or normalised inputs as (N, C, H, W)."
         )
-        first = images.shape[1] in (1, 3)
-        pixels = (images.permute(0, 2, 3, 1) if first else images).cpu().numpy()
-        return torch.stack([preprocess(image) for image in pixels])
-
-    def _warn(self, message: str) -> None:
-        if message and not self._warned:
-            self._warned = True
-            warnings.warn(message, AdascaleWarning, stacklevel=4)
+    if not images.is_floating_point():
+        raise InputError(
+            f"Images are {kind} {shape}; give pixels as uint8 with values from 0 to 255, or normalised inputs as float."
+        )
 
 
-def look_unnormalised(images: Tensor, preprocess: Preprocess) -> str:
-    """Why these inputs seem to have skipped the normalisation; empty if they may well be right.
+def _from_pixels(given: Given, preprocess: Preprocess) -> Given:
+    first = given.images.shape[1] in (1, 3)
+    pixels = (given.images.permute(0, 2, 3, 1) if first else given.images).cpu().numpy()
+    return given._replace(images=torch.stack([preprocess(image) for image in pixels]))
 
-    Normalised pixels lie between (0 - mean) / std and (1 - mean) / std. Inputs that fill the range from 0 to 1 are
-    suspicious if normalised ones could be negative; inputs up to 255 if they go far beyond the upper end.
+
+def look_unnormalised(images: Tensor, preprocess: Preprocess) -> tuple[str, str]:
+    """The range of the pixels that these inputs seem to be, not normalised, and a sentence; empty if they may be right.
+
+    Normalised pixels lie between (0 - mean) / std and (1 - mean) / std. Inputs up to 255 are suspicious if they go far
+    beyond the upper end; inputs from 0 to 1 if normalised ones could be negative (see `_from_zero_to_one`).
     """
     if not images.is_floating_point() or not images.numel():
-        return ""
+        return "", ""
     step = max(1, max(images.shape[-2:]) // _SIDE)
-    low, high = torch.stack(torch.aminmax(images.detach()[:_IMAGES, ..., ::step, ::step])).tolist()
+    seen = images.detach()[:_IMAGES, ..., ::step, ::step]
+    low, high = torch.stack(torch.aminmax(seen)).tolist()
     least, most = preprocess.limits
     if not 0 <= low <= high <= 255.5:  # negative, too large or NaN
-        return ""
+        return "", ""
     if high > max(16.0, 2 * most):
-        seen = "0 to 255"
-    elif least <= -0.25 and low <= 0.05 and 0.8 <= high <= 1.001:
-        seen = "0 to 1"
+        kind = "0 to 255"
+    elif least <= -0.25 and high <= 1.001 and _from_zero_to_one(seen.double(), preprocess):
+        kind = "0 to 1"
     else:
-        return ""
+        return "", ""
     mean, std = (", ".join(f"{value:.4g}" for value in values) for values in (preprocess.mean, preprocess.std))
-    return (
-        f"The inputs lie between {low:.3g} and {high:.3g}, as pixels from {seen} do, but the network expects them "
+    return kind, (
+        f"The inputs lie between {low:.3g} and {high:.3g}, as pixels from {kind} do, but the network expects them "
         f"normalised (mean {mean}; std {std}: {least:.3g} to {most:.3g}); {_INSTEAD}."
     )
+
+
+def _from_zero_to_one(values: Tensor, preprocess: Preprocess) -> bool:
+    """Whether values without a negative one and up to 1 are pixels divided by 255, not pixels that were normalised.
+
+    Multiples of 1 / 255 that are no whole pixels when the normalisation is undone are the former, and the reverse the
+    latter, however dark or pale the picture is. Images that were resized as numbers are neither, or both. They would
+    have been normalised if all pixels lay between mean and mean + std, so a channel that spans half of that or more
+    is suspicious: such a picture is as pale as fog. Where white itself is about 1 (mean and std 0.5) that is any bright
+    picture, unless its darkest pixel just happens to be the mean. A constant image may be anything.
+    """
+    spans = values.amax((0, 2, 3)) - values.amin((0, 2, 3))
+    if not spans.max() > 0:
+        return False
+    divided, normalised = _whole(255 * values), False
+    if values.shape[1] == len(preprocess.mean):
+        mean, std = (values.new_tensor(part).view(-1, 1, 1) for part in (preprocess.mean, preprocess.std))
+        normalised = _whole(255 * (values * std + mean))
+    if divided != normalised:
+        return divided
+    white_is_higher = preprocess.limits[1] > 1.25
+    return bool(spans.max() >= 0.5 and (white_is_higher or values.min() <= 0.1))
+
+
+def _whole(values: Tensor) -> bool:
+    """Whether these are whole numbers but for the rounding of 32-bit numbers."""
+    return bool((values - values.round()).abs().max() < 2e-3)
 
 
 def extract_given(

@@ -21,7 +21,7 @@ from adascale.decision.saved import load_detectors
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
 from adascale.images.outliers import Sample
-from adascale.images.preprocess import Preprocess
+from adascale.images.preprocess import Preprocess, as_preprocess
 from adascale.maths.conformal import Calibration
 from adascale.maths.promise import check_alpha, check_confidence
 from adascale.maths.split import total_needed
@@ -47,10 +47,11 @@ class OODDetector(Answering):
     pixels="random"``. head: the name of the last linear layer, if it cannot be found. alpha: the share of
     in-distribution images that may be flagged, on average over draws of the calibration images. confidence: 0.95 makes
     that a promise for this one detector, which holds with 95 % confidence (see `Calibration`). split_seed: seed of the
-    split into images to fit on and images that set the threshold. preprocess: how images become inputs; it is kept with
-    the detector and saved with it, and lets every method here take images: a path, a folder, a glob, a list of paths,
-    Pillow images, uint8 arrays (H, W, C) or (N, H, W, C), bytes. Without it they take tensors. classes: the names of
-    the classes, as a list, a mapping from index to name, or a file of either (`adascale.network.class_names`).
+    split into images to fit on and images that set the threshold. preprocess: how images become inputs (or a dict of
+    its fields); it is kept with the detector and saved with it, and lets every method here take images: a path, a
+    folder, a glob, a list of paths, Pillow images, uint8 arrays (H, W, C) or (N, H, W, C), bytes. Without it they take
+    tensors. classes: the names of the classes, as a list, a mapping from index to name, or a file of either
+    (`adascale.network.class_names`).
     """
 
     def __init__(
@@ -63,12 +64,13 @@ class OODDetector(Answering):
         confidence: float | None = None,
         split_seed: int = 0,
         batch_size: int = 32,
-        preprocess: Preprocess | None = None,
+        preprocess: Preprocess | Mapping[str, Any] | None = None,
         classes: str | Path | Sequence[str] | Mapping[Any, Any] | None = None,
         **parameters: Any,
     ) -> None:
         check_alpha(alpha)
         check_confidence(confidence)
+        preprocess = as_preprocess(preprocess)
         self.classifier = model if isinstance(model, Classifier) else Classifier(model, head)
         self._method = method_of(method, parameters, preprocess)
         self._as_given = self._method
@@ -96,7 +98,7 @@ class OODDetector(Answering):
         weights: str | Path | None = None,
         device: str = "auto",
         head: str | None = None,
-        preprocess: Preprocess | None = None,
+        preprocess: Preprocess | Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Self:
         """A detector for a network named by a text such as ``torchvision:resnet50``: see `load_network`.

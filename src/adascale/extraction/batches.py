@@ -16,6 +16,8 @@ from adascale.core.errors import AdascaleWarning, InputError
 IMAGE_KEYS = ("pixel_values", "image", "images", "img", "x", "data", "input", "inputs")
 LABEL_KEYS = ("labels", "label", "target", "targets", "y")
 
+_KINDS = "give paths, a folder, Pillow images, uint8 arrays (H, W, C), or tensors (N, C, H, W) or batches of them"
+
 Batch = tuple[Tensor, "Tensor | None"]
 
 
@@ -47,8 +49,7 @@ def batches(source: Any, batch_size: int = 32) -> Iterator[Batch]:
             yield images[rows], None if labels is None else labels[rows]
         return
     if not isinstance(source, Iterable) and not hasattr(source, "__getitem__"):
-        given = type(source).__name__
-        raise InputError(f"Images came as {given}; give a tensor (N, C, H, W) or an iterable of batches.")
+        raise InputError(f"Images came as {type(source).__name__}; {_KINDS}.")
     waiting: list[Batch] = []
     for item in source:
         images, labels = _parts(item)
@@ -80,12 +81,18 @@ def _parts(item: Any) -> Batch:
     elif isinstance(item, tuple | list) and item:
         item, labels = item[0], item[1] if len(item) > 1 else None
     if isinstance(item, np.ndarray):
-        item = torch.from_numpy(item)
+        item = _from_array(item)
     if not isinstance(item, Tensor):
-        raise InputError(f"Images came as {type(item).__name__}; give tensors (N, C, H, W) or (C, H, W).")
+        raise InputError(f"Images came as {type(item).__name__}; {_KINDS}.")
     if item.ndim not in (3, 4):
         raise InputError(f"Images have shape {tuple(item.shape)}; they must be (N, C, H, W), or (C, H, W) for one.")
     return item, _as_labels(labels, len(item) if item.ndim == 4 else 1)
+
+
+def _from_array(array: np.ndarray[Any, Any]) -> Tensor:
+    """The array as a tensor; a copy where PyTorch cannot share it, as with views of Pillow images and flipped ones."""
+    shared = array.flags.writeable and all(stride >= 0 for stride in array.strides)
+    return torch.from_numpy(array if shared else array.copy())
 
 
 def _as_labels(labels: Any, count: int) -> Tensor | None:
@@ -93,7 +100,7 @@ def _as_labels(labels: Any, count: int) -> Tensor | None:
     if labels is None or isinstance(labels, str) or (isinstance(labels, Sequence) and not len(labels)):
         return None
     try:
-        tensor = torch.as_tensor(labels)
+        tensor = _from_array(labels) if isinstance(labels, np.ndarray) else torch.as_tensor(labels)
     except (TypeError, ValueError, RuntimeError):
         return None
     if tensor.ndim == 2 and len(tensor) == count and _several_at_once(tensor):

@@ -56,6 +56,8 @@ def why_unreadable(error: BaseException) -> str:
     """Why an image could not be read, for one of `READ_ERRORS`."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
+    if isinstance(error, IsADirectoryError):
+        return "it is a folder; give one image, or give the folder to a detector"
     if isinstance(error, UnidentifiedImageError):
         return "not an image, or a format that Pillow cannot read"
     return " ".join(str(error).split()) or type(error).__name__

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -132,6 +133,23 @@ class Preprocess:
         height, width = self.side
         left, top = round((image.width - width) / 2), round((image.height - height) / 2)
         return image.crop((left, top, left + width, top + height))
+
+
+def as_preprocess(given: Preprocess | Mapping[str, Any] | None) -> Preprocess | None:
+    """What the user gives as ``preprocess=``: a `Preprocess`, or a mapping of its fields."""
+    if given is None or isinstance(given, Preprocess):
+        return given
+    rule = "give Preprocess(size=, crop=, mean=, std=), or a dict of these"
+    if not isinstance(given, Mapping):
+        kind = "a function" if callable(given) else type(given).__name__
+        hint = " (what it returns can be given to the detector as tensors)" if callable(given) else ""
+        raise InputError(f"preprocess came as {kind}; {rule}{hint}.")
+    known, needed = [field.name for field in fields(Preprocess)], ("size", "crop", "mean", "std")
+    wrong = [f"does not know {name!r}" for name in given if name not in known]
+    wrong += [f"lacks {name!r}" for name in needed if name not in given]
+    if wrong:
+        raise InputError(f"preprocess={dict(given)} {' and '.join(wrong)}; {rule}.")
+    return Preprocess(**given)
 
 
 def sides(value: int | tuple[int, int] | None) -> tuple[int, ...]:

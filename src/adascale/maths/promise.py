@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from numbers import Real
 
 from adascale.core.errors import InputError
 from adascale.maths.binomial import at_most, beta_quantile
@@ -18,20 +19,29 @@ _ROUNDING = 1 + 1e-12  # a promise that holds exactly must not be lost by roundi
 
 
 def check_alpha(alpha: float) -> None:
-    if not 0 < alpha < 1:
-        raise InputError(f"alpha={alpha}; it is the share of ID images that may be flagged, above 0 and below 1.")
+    if not (_is_number(alpha) and 0 < alpha < 1):
+        raise InputError(
+            f"alpha={alpha!r}; it is the share of ID images that may be flagged, a number above 0 and below 1."
+        )
 
 
 def check_confidence(confidence: float | None) -> None:
-    if confidence is not None and not 0.5 <= confidence < 1:
+    if confidence is not None and not (_is_number(confidence) and 0.5 <= confidence < 1):
         raise InputError(
-            f"confidence={confidence}; it is how sure the promise is, from 0.5 to below 1, for example 0.95."
+            f"confidence={confidence!r}; it is how sure the promise is, a number from 0.5 to below 1, for example 0.95."
         )
 
 
 def check_fdr(fdr: float) -> None:
-    if not 0 < fdr < 1:
-        raise InputError(f"fdr={fdr}; it is the share of discoveries that may be false, above 0 and below 1.")
+    if not (_is_number(fdr) and 0 < fdr < 1):
+        raise InputError(
+            f"fdr={fdr!r}; it is the share of discoveries that may be false, a number above 0 and below 1."
+        )
+
+
+def _is_number(value: object) -> bool:
+    """Whether this is one real number, be it Python's or NumPy's; texts such as "0.05" and arrays are not."""
+    return isinstance(value, Real)
 
 
 @lru_cache(maxsize=1024)

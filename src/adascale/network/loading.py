@@ -15,7 +15,7 @@ from adascale.core.extras import optional
 from adascale.core.suggestions import meant
 from adascale.images.preprocess import Preprocess
 from adascale.network import cifar as networks
-from adascale.network import digits
+from adascale.network import digits, hub
 from adascale.network.specs import check_spec, factories
 from adascale.network.weights import read_weights, with_state
 
@@ -110,13 +110,22 @@ def _timm(name: str, state: State, new_classes: int | None = None) -> Made:
 def _huggingface(name: str, state: State) -> Made:
     optional("torchvision", "torchvision")  # the image processors need it, and it may need our help to import
     transformers = optional("transformers", "huggingface")
-    if state is None:
-        model = transformers.AutoModelForImageClassification.from_pretrained(name)
-    else:
-        config = transformers.AutoConfig.from_pretrained(name)
-        model = with_state(transformers.AutoModelForImageClassification.from_config(config), state, f"hf:{name}")
+    local = Path(name).is_dir() or hub.offline()
     try:
-        settings = transformers.AutoImageProcessor.from_pretrained(name).to_dict()
+        if state is None:
+            model = transformers.AutoModelForImageClassification.from_pretrained(name, local_files_only=local)
+        else:
+            config = transformers.AutoConfig.from_pretrained(name, local_files_only=local)
+            model = with_state(transformers.AutoModelForImageClassification.from_config(config), state, f"hf:{name}")
+    except OSError as error:
+        if not local or Path(name).is_dir():
+            raise
+        raise InputError(
+            f"hf:{name}: there is no folder {name} here, the Hugging Face hub cannot be reached, and no network of "
+            "this name was fetched before; give the folder of a saved network, or go online."
+        ) from error
+    try:
+        settings = transformers.AutoImageProcessor.from_pretrained(name, local_files_only=local).to_dict()
     except (OSError, ValueError):  # the folder says nothing about its images
         return model, None
     return model, from_huggingface(settings)
@@ -151,14 +160,20 @@ def _factory(path: Path, name: str, state: State) -> Made:
     with modules.importable(path.parent.resolve()):  # factories may import what stands beside their file
         model = made() if callable(made) and not isinstance(made, nn.Module) else made
     if not isinstance(model, nn.Module):
-        offered = factories(path)
+        offered = [other for other in factories(path) if other != name]
         rest = f" It has {', '.join(offered)}." if offered else ""
-        hint = "." if name in offered else meant(name, offered)
-        raise InputError(f"{path} has no {name!r} that is, or makes, a torch.nn.Module{hint}{rest}")
+        if not hasattr(module, name):
+            raise InputError(f"{path} has no {name!r}{meant(name, offered)}{rest}")
+        what = f"makes {_kind(model)}" if callable(made) else f"is {_kind(made)}"
+        raise InputError(f"{name!r} of {path} {what}, not a torch.nn.Module.{rest}")
     described = getattr(module, "PREPROCESS", {})
     described = described.get(name, described) if isinstance(described, Mapping) else {}
     model = with_state(model, state, f"{path}:{name}")
     return model, Preprocess(**described) if "mean" in described else None
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else f"an object of type {type(value).__name__}"
 
 
 def shapes_only(make: Callable[[], nn.Module]) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +14,17 @@ from adascale.network.families import known
 
 SOURCES = ("torchvision", "timm", "hf", "adascale")
 _MOST_NAMES = 8
+_HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")  # NAME or ORG/NAME; anything else can only be a path
 
 
 def check_spec(spec: str) -> str:
     """The text, if it has one of the forms and the Python file that it names is there."""
+    if not isinstance(spec, str):
+        raise InputError(f"The network came as {type(spec).__name__}; give a text, one of {FORMS}.")
     source, _, name = spec.partition(":")
     file, _, factory = spec.rpartition(":")
+    if source == "hf" and name and not _HUB_ID.fullmatch(name) and not Path(name).is_dir():
+        raise InputError(f"{spec}: there is no folder {name}; give that of a saved network, or a hub id: hf:ORG/NAME.")
     if spec == "digits" or (source in SOURCES and name):
         return spec
     if (bare := spec.rstrip(":")).endswith(".py") and Path(bare).is_file():

@@ -31,8 +31,8 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
         safe = path.suffix == ".safetensors"
         state: Any = load_file(path) if safe else torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # garbage makes the readers raise almost anything
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(_pickled(path) or f"{path} cannot be read as weights: {reason}. {_RULE}") from error
+        what = _pickled(path) or f"{path} cannot be read as weights: it is damaged, or no weights file. {_RULE}"
+        raise InputError(what) from error  # not in PyTorch's words, which advise to load without weights_only
     for key in _WRAPPERS:
         if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
             state = state[key]
