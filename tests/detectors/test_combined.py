@@ -14,6 +14,7 @@ import torch
 from adascale import Detector, DetectorFileError, InputError, OODDetector, Outputs, View, detectors
 from adascale.decision.detector_file import DetectorFile
 from adascale.decision.fitting import Plan
+from adascale.detectors import registry
 from adascale.detectors.combined import Combined
 from adascale.maths.conformal import Calibration
 from adascale.testing import check_detector, example_outputs
@@ -216,7 +217,8 @@ class _Constant(Detector):
         return torch.zeros(len(outputs), dtype=torch.float64)
 
 
-def test_a_member_that_says_nothing_changes_no_order() -> None:
+def test_a_member_that_says_nothing_changes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "REGISTERED", {})
     detectors.register(_Constant)
     with_it, without = fitted(members=("gen", "constant")), fitted(members=("gen",))
     assert torch.equal(with_it.score(TEST).argsort(), without.score(TEST).argsort())

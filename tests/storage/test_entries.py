@@ -13,7 +13,7 @@ import pytest
 
 from adascale import InputError
 from adascale.storage import entries
-from adascale.storage.entries import Entry, remove, shown_size, size_limit, trim, use
+from adascale.storage.entries import CacheEntry, remove, shown_size, size_limit, trim, use
 
 OTHER = """
 import sys, time
@@ -43,7 +43,7 @@ def entry(cache: Path, digit: str, size: int, days: float, suite: str | None = "
     return folder
 
 
-def names(found: list[Entry]) -> str:
+def names(found: list[CacheEntry]) -> str:
     return "".join(one.path.name[0] for one in found)
 
 
@@ -112,7 +112,7 @@ def test_only_entries_are_touched(tmp_path: Path) -> None:
         (tmp_path / place / "file.safetensors").write_bytes(b"x")
     (found,) = entries.entries(tmp_path)
     assert (found.path, found.every("suite"), found.size) == (old, ["unknown"], 1000)
-    foreign = Entry(tmp_path / "Documents", (), 1, 1, 0.0, False)
+    foreign = CacheEntry(tmp_path / "Documents", (), 1, 1, 0.0, False)
     assert names(remove(tmp_path, [foreign, found])) == "a"
     assert len(list(tmp_path.glob("*/file.safetensors"))) == 3
     assert entries.entries(tmp_path / "nowhere") == []

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from adascale.bench.results import Profile
 from adascale.core.types import Outputs
-from adascale.detectors.base import Detector, finite_rows
+from adascale.detectors.base import Detector
+from adascale.detectors.rows import finite_rows
 
 _PLACES = 100
 _VALUES = ("q", "q_prime", "percentile", "ratio")

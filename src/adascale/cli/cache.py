@@ -15,7 +15,7 @@ from adascale.core.errors import InputError
 from adascale.core.folders import cache_folder
 from adascale.core.suggestions import meant
 from adascale.storage import entries
-from adascale.storage.entries import Entry, shown_size, size_limit
+from adascale.storage.entries import CacheEntry, shown_size, size_limit
 
 
 def cache(given: CacheCommand) -> None:
@@ -57,7 +57,7 @@ def settle(folder: Path, limit: str | None) -> None:
     say(f"activations: {kept} are kept in {folder}" + (f" (limit {bound}; see adascale cache)" if bound else ""))
 
 
-def _chosen(found: Sequence[Entry], given: CacheCommand) -> list[Entry]:
+def _chosen(found: Sequence[CacheEntry], given: CacheCommand) -> list[CacheEntry]:
     """The entries of the suite, and not used for as long as asked."""
     suites = sorted({suite for entry in found for suite in entry.every("suite")})
     if given.suite is not None and given.suite not in suites:
@@ -71,7 +71,7 @@ def _chosen(found: Sequence[Entry], given: CacheCommand) -> list[Entry]:
     ]
 
 
-def _list(folder: Path, found: Sequence[Entry], as_json: bool) -> None:
+def _list(folder: Path, found: Sequence[CacheEntry], as_json: bool) -> None:
     if as_json:
         record = {"folder": str(folder), "limit": size_limit(), "size": entries.total(found)}
         print(json.dumps({**record, "entries": [entry.record() for entry in found]}))
@@ -85,7 +85,7 @@ def _list(folder: Path, found: Sequence[Entry], as_json: bool) -> None:
     _size(folder, found, as_json)
 
 
-def _size(folder: Path, found: Sequence[Entry], as_json: bool) -> None:
+def _size(folder: Path, found: Sequence[CacheEntry], as_json: bool) -> None:
     limit = size_limit()
     if as_json:
         record = {"folder": str(folder), "limit": limit, "size": entries.total(found), "entries": len(found)}

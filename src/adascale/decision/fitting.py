@@ -21,7 +21,7 @@ from adascale.detectors import Detector
 from adascale.detectors.configure import configured
 from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
-from adascale.maths.promise import described, images_needed
+from adascale.maths.promise import images_needed, in_words
 from adascale.maths.split import Split, split
 
 # Indices of the images to choose parameters on, and the views needed -> outputs of the outliers to tell them from, by
@@ -119,7 +119,7 @@ class Plan:
         if n < FEWEST_IMAGES:
             return f"{origin}; {n} images are too few to tune on ({FEWEST_IMAGES})"
         if self.alpha is not None and not self.chosen(n):
-            wish = described(self.alpha, self.confidence)
+            wish = in_words(self.alpha, self.confidence)
             return f"{origin}; tuning would leave too few of {n} images to promise {wish}"
         return f"{origin}; no outliers to tune on (the images differ in size, or none were given)"
 

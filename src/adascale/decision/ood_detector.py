@@ -16,7 +16,7 @@ from adascale.decision.answering import Answering
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, save_detector
 from adascale.decision.fitting import Outliers, Plan, method_of
 from adascale.decision.inputs import Reader, extract_given, outliers_of
-from adascale.decision.provenance import described, fitting_record
+from adascale.decision.provenance import fitting_record, source_in_words
 from adascale.decision.saved import load_detectors
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
@@ -172,7 +172,7 @@ class OODDetector(Answering):
             learned, _ = extract_given(self._batches(train, skip=True), self.classifier, ())
         self.probe_shape, self.input_shape = shapes[0], shapes[0] if len(shapes) == 1 else None
         outliers = outliers_of(sample, self.classifier, self.batch_size)
-        return self.fit_outputs(outputs, learned, outliers, tune=tune, source=described(images))
+        return self.fit_outputs(outputs, learned, outliers, tune=tune, source=source_in_words(images))
 
     def fit_outputs(
         self,

@@ -20,7 +20,7 @@ def fitting_record(images: int, source: str) -> dict[str, Any]:
     return {"date": now.strftime("%Y-%m-%d %H:%M:%S UTC"), "images": images, "source": source}
 
 
-def described(images: Any) -> str:
+def source_in_words(images: Any) -> str:
     """Images as they were given: a path as it is, anything else by its type, a tensor with its shape."""
     if isinstance(images, str | os.PathLike):
         return os.fspath(images)

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, Pixels, View, view_of
-from adascale.detectors.base import Space, finite_rows, in_chunks, rowwise
+from adascale.detectors.base import Space
 from adascale.detectors.parameters import number, percent
+from adascale.detectors.rows import finite_rows, in_chunks, rowwise
 from adascale.detectors.shaping import Shaping
 from adascale.detectors.sweeping import sweep_group
 from adascale.maths.activations import (

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Outputs
-from adascale.detectors.base import in_chunks
+from adascale.detectors.rows import in_chunks
 from adascale.maths.quantiles import quantiles
 
 _BANK_ROWS = 2048

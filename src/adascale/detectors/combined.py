@@ -13,9 +13,10 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, Pixels, View
 from adascale.detectors import registry
-from adascale.detectors.base import Detector, Space, finite_rows, in_chunks
+from adascale.detectors.base import Detector, Space
 from adascale.detectors.configure import configured
 from adascale.detectors.parameters import number, percent
+from adascale.detectors.rows import finite_rows, in_chunks
 from adascale.maths.evidence import Evidence, decorrelated
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, in_chunks
+from adascale.detectors.base import Detector
+from adascale.detectors.rows import in_chunks
 
 
 @dataclass

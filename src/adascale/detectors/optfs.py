@@ -10,9 +10,9 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import in_chunks
 from adascale.detectors.classes import feature_quantiles
 from adascale.detectors.parameters import number
+from adascale.detectors.rows import in_chunks
 from adascale.detectors.shaping import Shaping
 
 _LOW, _HIGH, _NORM = 0.001, 0.999, 1000.0

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space, rowwise
+from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import class_means
+from adascale.detectors.rows import rowwise
 from adascale.maths.activations import row_norms, unit_rows
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs, View
-from adascale.detectors.base import finite_rows, in_chunks, rowwise
+from adascale.detectors.rows import finite_rows, in_chunks, rowwise
 from adascale.detectors.shaping import LOGIT_SCORES
 from adascale.maths.activations import descending, ecdf, keep_count, ratio_of, top_count
 

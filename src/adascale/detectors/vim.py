@@ -11,9 +11,10 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space, in_chunks
+from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import covariance, has_variance
 from adascale.detectors.parameters import number
+from adascale.detectors.rows import in_chunks
 from adascale.maths.activations import energy, row_norms
 
 if TYPE_CHECKING:

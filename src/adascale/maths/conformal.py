@@ -13,8 +13,8 @@ from adascale.maths.promise import (
     allowed,
     check_alpha,
     check_confidence,
-    described,
     images_needed,
+    in_words,
     percent,
     promised,
     rate_range,
@@ -88,12 +88,12 @@ class Calibration:
         share = RANGE_SHARE if low else (1 + RANGE_SHARE) / 2  # with ties only the upper end is known
         rates = f"{percent(low)} to {percent(high)} %" if low else f"at most {percent(high)} %"
         text = (
-            f"At most {described(self.promised)} of fresh in-distribution images are flagged{sure}; "
+            f"At most {in_words(self.promised)} of fresh in-distribution images are flagged{sure}; "
             f"{100 * share:.3g} % of detectors with {n} calibration image{'s' * (n > 1)} flag {rates}."
         )
         if self.promised > self.alpha:
             needed = images_needed(self.alpha, self.confidence)
-            text += f" {described(self.alpha)} needs at least {needed} calibration images."
+            text += f" {in_words(self.alpha)} needs at least {needed} calibration images."
         return text
 
     @property

@@ -105,7 +105,7 @@ def _quantile(q: float, count: int, n: int) -> float:
     return beta_quantile(q, count, n + 1 - count)
 
 
-def described(alpha: float, confidence: float | None = None) -> str:
+def in_words(alpha: float, confidence: float | None = None) -> str:
     """``5 %``, or ``5 % with 95 % confidence``."""
     return f"{100 * alpha:.3g} %" + ("" if confidence is None else f" with {100 * confidence:.4g} % confidence")
 

@@ -51,7 +51,7 @@ def find_head(calls: list[Call], output: Any, model: nn.Module) -> Call:
     """
     last = {call.name: call for call in calls}
     found: dict[str, Call] = {}
-    if not (answers := logits_in(output)) and (shown := described(output)):
+    if not (answers := logits_in(output)) and (shown := output_in_words(output)):
         raise HeadNotFoundError(
             f"The output of {kind(model)} is {shown}: this is not a classifier, whose output is one row of logits for "
             "each image, (N, classes). Give a classifier; for one inside it, pass that part, or a wrapper around it."
@@ -109,15 +109,15 @@ def logits_in(output: Any) -> list[Tensor]:
     return [tensor for item in rows for tensor in logits_in(item)]
 
 
-def described(output: Any) -> str:
+def output_in_words(output: Any) -> str:
     """The shapes in what a network returns, in words; empty if it holds no tensor. At most three are named."""
     if isinstance(output, Tensor):
         return f"of shape {tuple(output.shape)}"
     if isinstance(output, Mapping):
-        inner = [f"{key} {text}" for key, value in output.items() if (text := described(value))]
+        inner = [f"{key} {text}" for key, value in output.items() if (text := output_in_words(value))]
         return f"a dict with {', '.join(inner[:3])}" if inner else ""
     if isinstance(output, tuple | list):
-        inner = [text for value in output if (text := described(value))]
+        inner = [text for value in output if (text := output_in_words(value))]
         return f"a {type(output).__name__} of {len(output)}, the first {inner[0]}" if inner else ""
     return ""
 

@@ -33,7 +33,7 @@ _UNITS |= {unit[0] + "i" + unit[1]: 2 ** (10 * power) for power, unit in enumera
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """An entry of a cache. uses: ``suite, network, set, images`` of every use; used: the time of the last one."""
 
     path: Path
@@ -71,7 +71,7 @@ def use(cache: Path, name: str, about: Mapping[str, Any], user: object) -> None:
             write_text(path, json.dumps({**_FORMAT, "uses": [*uses, about]}, indent=1) + "\n")
 
 
-def entries(cache: Path) -> list[Entry]:
+def entries(cache: Path) -> list[CacheEntry]:
     """Every entry of a cache, the one used last first. Other files and folders are none."""
     cache = cache.absolute()
     if not cache.is_dir():
@@ -82,7 +82,7 @@ def entries(cache: Path) -> list[Entry]:
     return _found(cache, used)
 
 
-def remove(cache: Path, chosen: Iterable[Entry]) -> list[Entry]:
+def remove(cache: Path, chosen: Iterable[CacheEntry]) -> list[CacheEntry]:
     """Remove these entries except those in use; returns what was removed."""
     cache, removed, places = cache.absolute(), [], []
     if not cache.is_dir():
@@ -102,7 +102,7 @@ def remove(cache: Path, chosen: Iterable[Entry]) -> list[Entry]:
     return removed
 
 
-def trim(cache: Path, limit: int | None) -> list[Entry]:
+def trim(cache: Path, limit: int | None) -> list[CacheEntry]:
     """Remove what was used least recently until at most ``limit`` bytes are left; returns what was removed."""
     found = entries(cache)
     left, chosen = sum(entry.size for entry in found), []
@@ -115,7 +115,7 @@ def trim(cache: Path, limit: int | None) -> list[Entry]:
     return remove(cache, chosen) if chosen else []
 
 
-def total(found: Sequence[Entry]) -> int:
+def total(found: Sequence[CacheEntry]) -> int:
     return sum(entry.size for entry in found)
 
 
@@ -138,7 +138,7 @@ def shown_size(size: int) -> str:
     return f"{size / step:.1f} {unit}" if step > 1 else f"{size} {unit}"
 
 
-def _found(cache: Path, used: set[str]) -> list[Entry]:
+def _found(cache: Path, used: set[str]) -> list[CacheEntry]:
     found = []
     for folder in cache.iterdir():
         if _NAME.fullmatch(folder.name):
@@ -147,11 +147,11 @@ def _found(cache: Path, used: set[str]) -> list[Entry]:
     return sorted(found, key=lambda entry: -entry.used)
 
 
-def _entry(folder: Path, in_use: bool) -> Entry:
+def _entry(folder: Path, in_use: bool) -> CacheEntry:
     stats = {file.name: file.stat() for file in os.scandir(folder)}
     times = [stats[ABOUT].st_mtime] if ABOUT in stats else [stat.st_mtime for stat in stats.values()]
     size = sum(stat.st_size for stat in stats.values())
-    return Entry(folder, tuple(_uses(folder / ABOUT)), size, len(stats), max(times, default=0.0), in_use)
+    return CacheEntry(folder, tuple(_uses(folder / ABOUT)), size, len(stats), max(times, default=0.0), in_use)
 
 
 def _uses(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,56 @@
+"""Samples in chunks, and which of them are finite."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from adascale.core.types import Outputs, View
+
+_CHUNK_VALUES = 2**21
+
+
+def in_chunks(outputs: Outputs) -> Iterator[Outputs]:
+    """Pieces whose features, logits or product with a block of samples take at most 16 MB in float64."""
+    rows = _chunk_rows(outputs)
+    for start in range(0, len(outputs), rows):
+        yield outputs[start : start + rows]
+
+
+def _chunk_rows(outputs: Outputs) -> int:
+    return max(64, _CHUNK_VALUES // max(2048, outputs.features.shape[1], outputs.logits.shape[1]))
+
+
+def rowwise(outputs: Outputs, compute: Callable[[Outputs], Tensor], dtype: torch.dtype = torch.float64) -> Tensor:
+    """One value for each sample (N,), computed chunk by chunk.
+
+    The values are written into one tensor: small results kept between large temporaries would keep their memory from
+    being given back.
+    """
+    if 0 < len(outputs) <= _chunk_rows(outputs):
+        return compute(outputs)
+    result = torch.empty(len(outputs), dtype=dtype)
+    start = 0
+    for chunk in in_chunks(outputs):
+        result[start : start + len(chunk)] = compute(chunk)
+        start += len(chunk)
+    return result
+
+
+def finite_rows(outputs: Outputs, views: Sequence[View]) -> Tensor:
+    """Which samples have finite activations in all that a method looks at."""
+    # One pass, no mask of the full size.
+    return torch.stack([part.double().sum(1).isfinite() for part in looked_at(outputs, views)]).all(0)
+
+
+def all_finite(parts: Sequence[Tensor]) -> bool:
+    """True only if every entry is finite. A sum is finite only if all its terms are; one that overflows says False."""
+    return all(math.isfinite(part.sum().item()) for part in parts)
+
+
+def looked_at(outputs: Outputs, views: Sequence[View]) -> list[Tensor]:
+    """The tensors that a method with these views reads."""
+    return [outputs.logits, outputs.features, *(outputs.views[view] for view in views)]
