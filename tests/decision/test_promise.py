@@ -128,7 +128,7 @@ def test_both_promises_hold_with_tuning(draws: int) -> None:
     """Monte Carlo through fit: the rate of each detector on the 3,850 other images of a population of 4,000."""
     stats = pytest.importorskip("scipy.stats")
     population, head = example_outputs(4000, (View(),), seed=21)
-    detector = OODDetector(seeded(lambda: SmallNet(len(head.weight))), alpha=0.1)
+    detector = OODDetector(seeded(lambda: SmallNet(len(head.weight))), "adascale_a", alpha=0.1)
     object.__setattr__(detector.classifier, "_head", head)
     n, left = 150, 75
     average, confident = [], []
