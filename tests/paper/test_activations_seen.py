@@ -116,7 +116,7 @@ def test_unreadable_images_are_said(by_hand: Experiment, tmp_path: Path) -> None
     whole = {name: studies.get(name).run(by_hand).blocks[0] for name in FIGURES}
     for name in FIGURES:
         block = studies.get(name).run(replace(by_hand, images=images)).blocks[0]
-        assert "1 images of bright could not be read, such as broken.png" in block.note
+        assert "1 image of bright could not be read, such as broken.png" in block.note
         assert block.unreadable == 1
         assert block.lines == whole[name].lines
 

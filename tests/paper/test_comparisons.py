@@ -45,7 +45,7 @@ def test_a_line_of_some_networks_has_no_average_beside_it(experiment: Experiment
     """k2=10 is the preset of one of the two networks, and changes the other's."""
     here = replace(named(experiment, "cifar10/wrn-28-10", "cifar10/densenet-101"), given={"k2": 10})
     result = studies.get("cifar").run(here)
-    assert papers(result)["adascale_a (preset) (1 of 2 networks)"] is None
+    assert papers(result)["adascale_a (preset, 1 of 2 networks)"] is None
     assert papers(result)["scale"] is not None
     assert papers(result, 2)["adascale_a (preset)"] is not None
 
