@@ -163,6 +163,13 @@ class Outputs:
         )
 
     @staticmethod
+    def bare(logits: Tensor, features: Tensor, views: Mapping[View, Tensor]) -> Outputs:
+        """The same without checks, and on any device: what a trace of a method's formula is given."""
+        made = object.__new__(Outputs)
+        vars(made).update(logits=logits, features=features, views=views, labels=None)
+        return made
+
+    @staticmethod
     def cat(parts: Sequence[Outputs]) -> Outputs:
         """The parts joined in order. Labels are kept where every part has them."""
         if not parts:

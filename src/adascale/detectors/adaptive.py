@@ -18,6 +18,7 @@ from adascale.detectors.parameters import number, percent
 from adascale.detectors.rows import finite_rows, in_chunks, rowwise
 from adascale.detectors.shaping import Shaping
 from adascale.detectors.sweeping import sweep_group
+from adascale.maths import traced
 from adascale.maths.activations import (
     Floats,
     RankedRow,
@@ -178,16 +179,48 @@ class Adaptive(Shaping):
         ranking = Ranking(outputs.features.nan_to_num(0, 0, 0))
         shares = np.array([1.0, 0.0])  # p_min and p_max, by the same rounding as in a score
         keeps = keep_count(ranking.size, self.percentile_at(shares))
-        ends = [torch.from_numpy(self.scale_of(ranking.ratio(keep))) for keep in keeps]
-        direction, offset = self.line(outputs.logits.double(), self.head_.offset)
+        low, high = self._between(
+            [torch.from_numpy(self.scale_of(ranking.ratio(keep))) for keep in keeps], outputs.logits
+        )
+        # Rows that are not finite score +inf whatever their view is.
+        finite = finite_rows(outputs, ())
+        return torch.where(finite, low, torch.inf), torch.where(finite, high, torch.inf)
+
+    def _between(self, ends: Sequence[Tensor], logits: Tensor) -> tuple[Tensor, Tensor]:
+        """The least and the largest score for scales between these two."""
+        direction, offset = self.line(logits.double(), self.head_.offset)
         values, slopes, cuts = zip(*(_tangent(direction, offset, scale) for scale in ends), strict=True)
         low, high = -torch.maximum(*values), -torch.minimum(*values)
         turns = (slopes[0] < 0) & (slopes[1] > 0)
         meet = (cuts[0] - cuts[1]) / torch.where(turns, slopes[1] - slopes[0], 1.0)
-        high = torch.where(turns, -(cuts[0] + slopes[0] * meet), high)
-        # Rows that are not finite score +inf whatever their view is.
-        finite = finite_rows(outputs, ())
-        return torch.where(finite, low, torch.inf), torch.where(finite, high, torch.inf)
+        return low, torch.where(turns, -(cuts[0] + slopes[0] * meet), high)
+
+    def formula_logits(self, outputs: Outputs) -> Tensor:
+        descending = traced.ranked(outputs.features)
+        percentile = self.percentile_at(traced.ecdf(self.reference_, self._traced_statistic(outputs, descending)))
+        ratio = traced.ratio(descending, traced.keep_counts(descending.shape[1], percentile))
+        direction, offset = self.line(outputs.logits.double(), self.head_.offset)
+        return self.traced_scale(ratio)[:, None] * direction + offset
+
+    def _traced_statistic(self, outputs: Outputs, descending: Tensor) -> Tensor:
+        a, perturbed = outputs.features, outputs.views[self.view] if self.views else outputs.features
+        return self.combined(
+            lambda: traced.masked_sum((perturbed.double() - a).abs(), traced.strongest(a, descending, self.k1)),
+            lambda: traced.masked_sum(perturbed.clamp_min(0), traced.strongest(a, descending, self.k2)),
+            lambda: descending[:, : top_count(a.shape[1], self.k2)].double().sum(1),
+        )
+
+    def formula_bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
+        if not self.views or self.logit_score != "energy":
+            return super().formula_bounds(outputs)
+        descending = traced.ranked(outputs.features)
+        shares = (1.0, 0.0)
+        ratios = [traced.fixed_ratio(descending, self.percentile_at(share)) for share in shares]
+        return self._between([self.traced_scale(ratio) for ratio in ratios], outputs.logits)
+
+    @abstractmethod
+    def traced_scale(self, ratio: Tensor) -> Tensor:
+        """`scale_of` as a torch operation."""
 
     @abstractmethod
     def scale_of(self, ratio: Floats) -> Floats:

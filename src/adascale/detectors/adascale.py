@@ -11,6 +11,7 @@ from adascale.core.types import Outputs, Pixels, View, view_of
 from adascale.detectors.adaptive import Adaptive, Values, activation_shift
 from adascale.detectors.base import Detector
 from adascale.detectors.parameters import number, percent
+from adascale.maths import traced
 from adascale.maths.activations import Floats, Ranking, activation_scale
 
 
@@ -24,6 +25,9 @@ class AdaSCALE_A(Adaptive):
     def scale_of(self, ratio: Floats) -> Floats:
         return activation_scale(ratio)
 
+    def traced_scale(self, ratio: Tensor) -> Tensor:
+        return traced.activation_scale(ratio)
+
     def line(self, logits: Values, bias: Values) -> tuple[Values, Values]:
         return logits - bias, bias
 
@@ -36,6 +40,9 @@ class AdaSCALE_L(Adaptive):
     summary = "logits scaled by r^2, percentile adapted to each sample"
 
     def scale_of(self, ratio: Floats) -> Floats:
+        return ratio * ratio
+
+    def traced_scale(self, ratio: Tensor) -> Tensor:
         return ratio * ratio
 
     def line(self, logits: Values, bias: Values) -> tuple[Values, Values]:
@@ -67,3 +74,7 @@ class ActivationShift(Detector):
 
     def _score(self, outputs: Outputs) -> Tensor:
         return torch.from_numpy(activation_shift(Ranking(outputs.features), outputs.views[self.view], self.k1))
+
+    def formula(self, outputs: Outputs) -> Tensor:
+        moved = (outputs.views[self.view].double() - outputs.features).abs()
+        return traced.masked_sum(moved, traced.strongest(outputs.features, traced.ranked(outputs.features), self.k1))

@@ -12,7 +12,8 @@ from adascale.core.types import Outputs
 from adascale.detectors.base import Space, warn_if_signed
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Rectified
-from adascale.maths.activations import activation_scale, descending, fixed_ratio, keep_count
+from adascale.maths import traced
+from adascale.maths.activations import activation_scale, descending, first_ties, fixed_ratio, keep_count
 
 
 @dataclass
@@ -41,6 +42,20 @@ class ASH(Rectified):
         kept = self._kept(ranked, keep)
         return self.head_(torch.zeros_like(features).scatter(1, order[:, :keep], kept))
 
+    def formula_logits(self, outputs: Outputs) -> Tensor:
+        features = outputs.features.double()
+        if bool(self.rectified_):
+            features = features.clamp_min(0)
+        ranked = traced.ranked(features)
+        keep = int(keep_count(features.shape[1], self.percentile))
+        least = ranked[:, keep - 1 : keep]
+        kept = first_ties(features > least, features == least, keep)
+        return self.head_(torch.where(kept, self._shaped(features, ranked, keep), 0.0))
+
+    def _shaped(self, features: Tensor, ranked: Tensor, keep: int) -> Tensor:
+        """The new values of the activations, of which the ``keep`` largest count; ``ranked``: from large to small."""
+        return features
+
     def _kept(self, ranked: Tensor, keep: int) -> Tensor:
         """The new values of the ``keep`` largest activations; ``ranked``: all, from large to small."""
         return ranked[:, :keep]
@@ -64,6 +79,9 @@ class ASH_B(ASH):
     def _kept(self, ranked: Tensor, keep: int) -> Tensor:
         return (ranked.sum(1, keepdim=True) / keep).expand(-1, keep)
 
+    def _shaped(self, features: Tensor, ranked: Tensor, keep: int) -> Tensor:
+        return features.sum(1, keepdim=True) / keep
+
 
 @dataclass
 class ASH_S(ASH):
@@ -75,3 +93,7 @@ class ASH_S(ASH):
     def _kept(self, ranked: Tensor, keep: int) -> Tensor:
         ratio = fixed_ratio(ranked, self.percentile, relu=False)
         return ranked[:, :keep] * torch.from_numpy(activation_scale(ratio.numpy()))[:, None]
+
+    def _shaped(self, features: Tensor, ranked: Tensor, keep: int) -> Tensor:
+        ratio = traced.fixed_ratio(ranked, self.percentile, relu=False)
+        return features * traced.activation_scale(ratio)[:, None]

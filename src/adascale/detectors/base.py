@@ -115,6 +115,24 @@ class Detector(ABC):
         self._ready(outputs)
         return rowwise(outputs, self._guarded_score)
 
+    def formula(self, outputs: Outputs) -> Tensor:
+        """The score (N,) as torch operations alone, for any number of rows, without checks: what can be traced,
+        exported, and run where the tensors are (see `Outputs.bare`). Rows that are not finite have no meaning here.
+        """
+        return self._score(outputs)
+
+    def formula_bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
+        """`bounds` in the same way."""
+        if self.views:
+            return None
+        scores = self.formula(outputs)
+        return scores, scores
+
+    @property
+    def untraceable(self) -> str:
+        """Why `formula` cannot be used for this fitted method, and which method can be taken; empty if it can."""
+        return ""
+
     @property
     def speakers(self) -> tuple[str, ...]:
         """The names in `explained`: the members of a fitted method that combines others."""

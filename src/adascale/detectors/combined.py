@@ -190,6 +190,26 @@ class Combined(Detector):
         """What each member adds (N, K), for checked, finite samples."""
         return torch.stack([voice.of(voice.method._score(outputs)) for voice in self.voices_.values()], 1)
 
+    def formula(self, outputs: Outputs) -> Tensor:
+        voices = self.voices_.values()
+        parts = [voice.weight * voice.evidence.formula(voice.method.formula(outputs)) for voice in voices]
+        return self._fused(torch.stack(parts, 1))
+
+    def formula_bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
+        ends = [(voice, voice.method.formula_bounds(outputs)) for voice in self.voices_.values()]
+        low, high = (
+            [voice.weight * voice.evidence.formula(found[end]) for voice, found in ends if found is not None]
+            for end in (0, 1)
+        )
+        if len(low) < len(ends):
+            return None
+        return self._fused(torch.stack(low, 1)), self._fused(torch.stack(high, 1))
+
+    @property
+    def untraceable(self) -> str:
+        reasons = {name: voice.method.untraceable for name, voice in self.voices_.items()}
+        return "; ".join(f"of its member {name}: {reason}" for name, reason in reasons.items() if reason)
+
     def _fused(self, table: Tensor) -> Tensor:
         return table.sum(1) if self.rule == "fisher" else table.amax(1)
 

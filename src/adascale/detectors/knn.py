@@ -54,3 +54,8 @@ class KNN(Detector):
             start += len(block)
         # Once more from the vectors themselves: the difference of squares above loses small distances.
         return row_norms(unit - unit_rows(self.bank_[index[:, -1]]))
+
+    def formula(self, outputs: Outputs) -> Tensor:
+        unit, bank = unit_rows(outputs.features), unit_rows(self.bank_)
+        nearest = (bank.square().sum(1) - 2 * unit @ bank.T).topk(self.k, dim=1, largest=False).indices[:, -1]
+        return row_norms(unit - bank[nearest])

@@ -15,6 +15,8 @@ from adascale.detectors.parameters import number, percent
 from adascale.detectors.shaping import Shaping
 from adascale.maths.quantiles import matrix_quantile
 
+_MOST_TRACED = 2**20  # classes times features: 8 MB for each image
+
 
 @dataclass
 class LINe(Shaping):
@@ -56,3 +58,16 @@ class LINe(Shaping):
             sparse = weight * (self.strength_[c] * weight > self.weight_cut_[c])
             logits[rows] = (clipped[rows] * self.feature_mask_[c]) @ sparse.T
         return logits + self.head_.offset
+
+    def formula_logits(self, outputs: Outputs) -> Tensor:
+        clipped, weight = outputs.features.double().clamp_max(self.clip), self.head_.weight.double()
+        predicted = self.head_(clipped).argmax(1)
+        masked = clipped * self.feature_mask_[predicted]
+        kept = self.strength_[predicted][:, None, :] * weight > self.weight_cut_[predicted][:, None, None]
+        return (torch.where(kept, weight, 0.0) * masked[:, None, :]).sum(2) + self.head_.offset
+
+    @property
+    def untraceable(self) -> str:
+        if (values := self.head_.weight.numel()) > _MOST_TRACED:
+            return f"it needs a weight matrix of {values:,} values for each image; react or dice, which need none, can"
+        return ""

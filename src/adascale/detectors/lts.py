@@ -11,6 +11,7 @@ from adascale.core.types import Outputs
 from adascale.detectors.base import Space
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
+from adascale.maths import traced
 from adascale.maths.activations import fixed_ratio
 
 
@@ -31,4 +32,8 @@ class LTS(Shaping):
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         ratio = fixed_ratio(outputs.features, self.percentile)
+        return outputs.logits.double() * ratio.square()[:, None]
+
+    def formula_logits(self, outputs: Outputs) -> Tensor:
+        ratio = traced.fixed_ratio(traced.ranked(outputs.features), self.percentile)
         return outputs.logits.double() * ratio.square()[:, None]

@@ -52,3 +52,7 @@ class NNGuide(Detector):
             best = torch.cat([best, unit @ block.T], 1)
             best = best.topk(min(self.k, best.shape[1]), dim=1).values
         return -energy(outputs.logits) * best.mean(1)
+
+    def formula(self, outputs: Outputs) -> Tensor:
+        best = (unit_rows(outputs.features) @ self.bank_.T).topk(self.k, dim=1).values
+        return -energy(outputs.logits) * best.mean(1)

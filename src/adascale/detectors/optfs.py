@@ -59,6 +59,9 @@ class OptFS(Shaping):
         weight = self.head_.weight.double()[outputs.logits.argmax(1)]
         return -(weight * self._shaped(outputs.features.double())).sum(1)
 
+    def formula(self, outputs: Outputs) -> Tensor:
+        return self._score(outputs)
+
     def _shaped(self, features: Tensor) -> Tensor:
         return self.theta_[self._bin(features)] * features
 

@@ -41,6 +41,14 @@ class Relation(Detector):
         unit, p = unit_rows(outputs.features), outputs.logits.double().softmax(1)
         total = torch.zeros(len(unit), dtype=torch.float64)
         for features, logits in zip(bank_blocks(self.bank_), bank_blocks(self.bank_logits_), strict=True):
-            kernel = (unit @ unit_rows(features).T).clamp_min(0) * (p @ logits.double().softmax(1).T)
-            total += torch.where(kernel > self.threshold, kernel**self.power, 0.0).sum(1)
+            total += self._edges(unit, p, features, logits)
         return -total
+
+    def formula(self, outputs: Outputs) -> Tensor:
+        unit, p = unit_rows(outputs.features), outputs.logits.double().softmax(1)
+        return -self._edges(unit, p, self.bank_, self.bank_logits_)
+
+    def _edges(self, unit: Tensor, p: Tensor, features: Tensor, logits: Tensor) -> Tensor:
+        """The sum of each sample's edges to these training samples."""
+        kernel = (unit @ unit_rows(features).T).clamp_min(0) * (p @ logits.double().softmax(1).T)
+        return torch.where(kernel > self.threshold, kernel**self.power, 0.0).sum(1)

@@ -11,6 +11,7 @@ from adascale.core.types import Outputs
 from adascale.detectors.base import Space, warn_if_signed
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Rectified
+from adascale.maths import traced
 from adascale.maths.activations import fixed_ratio, scaled_activation_logits
 
 
@@ -39,3 +40,9 @@ class SCALE(Rectified):
             warn_if_signed("SCALE", outputs.features)
         ratio = fixed_ratio(outputs.features, self.percentile, relu)
         return scaled_activation_logits(outputs.logits, self.head_.offset, ratio)
+
+    def formula_logits(self, outputs: Outputs) -> Tensor:
+        ratio = traced.fixed_ratio(traced.ranked(outputs.features), self.percentile, bool(self.rectified_))
+        return (
+            traced.activation_scale(ratio)[:, None] * (outputs.logits.double() - self.head_.offset) + self.head_.offset
+        )

@@ -41,8 +41,15 @@ class Shaping(Detector):
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         """The new logits (N, C), float64."""
 
+    def formula_logits(self, outputs: Outputs) -> Tensor:
+        """`shaped_logits` as torch operations alone: see `Detector.formula`."""
+        return self.shaped_logits(outputs)
+
     def _score(self, outputs: Outputs) -> Tensor:
         return LOGIT_SCORES[self.logit_score](self.shaped_logits(outputs))
+
+    def formula(self, outputs: Outputs) -> Tensor:
+        return LOGIT_SCORES[self.logit_score](self.formula_logits(outputs))
 
 
 @dataclass

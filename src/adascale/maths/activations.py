@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 # exp(500) is about 1e217: far beyond any real score, and still finite after multiplication with logits.
-_LARGEST_EXPONENT = 500.0
+LARGEST_EXPONENT = 500.0
 
 
 def share_count(total: int, share: float) -> int:
@@ -139,7 +139,7 @@ def ratio_of(mass: Tensor, total: Tensor, keep: Tensor) -> Tensor:
 
 def activation_scale(ratio: Floats) -> Floats:
     """``e^r``, kept finite."""
-    return np.exp(np.minimum(ratio, _LARGEST_EXPONENT))
+    return np.exp(np.minimum(ratio, LARGEST_EXPONENT))
 
 
 def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Tensor:
@@ -179,4 +179,5 @@ def row_norms(values: Tensor) -> Tensor:
 def unit_rows(values: Tensor) -> Tensor:
     """Each row over its length, float64; an all-zero row stays zero."""
     values = values.double()
-    return values / row_norms(values)[:, None].clamp_min(1e-300)
+    lengths = row_norms(values)[:, None]
+    return values / torch.where(lengths > 0, lengths, 1.0)

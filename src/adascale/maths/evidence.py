@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from adascale.maths.traced import interpolated
+
 _TAIL = 0.1  # the largest scores that set the slope beyond them, as a share of all
 _FEWEST = 5  # and at least this many, where there are as many
 _SHRINK = 1 / 3  # the share that is taken away from the correlations between members
@@ -65,6 +67,12 @@ class Evidence:
         beyond = np.maximum(values - knots[-1], 0.0) * high
         below = np.minimum(values - knots[0], 0.0) * low
         return torch.from_numpy((evidence + beyond) * np.exp(below))
+
+    def formula(self, scores: Tensor) -> Tensor:
+        """The same as torch operations alone, which can be traced."""
+        beyond = (scores - self.knots[-1]).clamp_min(0) * self.slopes[1]
+        below = (scores - self.knots[0]).clamp_max(0) * self.slopes[0]
+        return (interpolated(scores, self.knots, self.levels) + beyond) * below.exp()
 
 
 def decorrelated(evidence: Tensor) -> Tensor:
