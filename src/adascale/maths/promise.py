@@ -72,6 +72,16 @@ def _confident(n: int, alpha: float, confidence: float) -> int:
     return low
 
 
+def least_alphas(n: int, confidence: float | None = None) -> list[float]:
+    """The least ``alpha`` for which `allowed` is at least k, for k = 1, 2, ..., n.
+
+    On average it is ``k / (n + 1)``; with confidence the quantile of ``Beta(k, n + 1 - k)`` at that confidence.
+    """
+    if confidence is None:
+        return [k / (n + 1) for k in range(1, n + 1)]
+    return [beta_quantile(confidence, k, n + 1 - k) for k in range(1, n + 1)]
+
+
 def promised(n: int, alpha: float, confidence: float | None = None) -> float:
     """``alpha``, or the lowest rate that n images can promise: 1 / (n + 1), with confidence ``1 - (1 - c)^(1 / n)``."""
     if n >= images_needed(alpha, confidence):

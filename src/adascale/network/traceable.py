@@ -34,7 +34,7 @@ class Traceable(nn.Module):
         name = str(classifier.head_name)
         with borrowed(classifier.model):
             self.network = copy.deepcopy(classifier.model).eval().requires_grad_(False).cpu()
-        self._seen: list[Any] = []
+        self._seen = _Seen()
         self.network.set_submodule(name, _Kept(self.network.get_submodule(name), self._seen))
         self.register_buffer("weight", head.weight.detach().clone().contiguous())
         self.register_buffer("bias", head.offset.to(head.weight.dtype))
@@ -42,28 +42,34 @@ class Traceable(nn.Module):
         self.bias: Tensor
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        self._seen.clear()
-        try:
-            self.network(images)
-            features = heads.rows(self._seen[-1]) if self._seen else None
-        finally:
-            self._seen.clear()
+        self.network(images)
+        features = heads.rows(self._seen.taken())
         if features is None:
             raise InputError("The head did not see one feature vector for each image; this network cannot be traced.")
         return features, nn.functional.linear(features, self.weight, self.bias)
 
 
+class _Seen:
+    """The last input of the head. Tracers take lists and tensors among a module's attributes for its state, and
+    replace them; an object of its own is left alone.
+    """
+
+    value: Any = None
+
+    def taken(self) -> Any:
+        value, self.value = self.value, None
+        return value
+
+
 class _Kept(nn.Module):
     """In the place of the head: the head itself, whose input is kept. Its result is left out of a trace if nothing
     reads it.
-
-    The list is no attribute that a tracer would take for state of the module: it belongs to `Traceable`.
     """
 
-    def __init__(self, head: nn.Module, seen: list[Any]) -> None:
+    def __init__(self, head: nn.Module, seen: _Seen) -> None:
         super().__init__()
-        self.head, self._keep = head, seen.append
+        self.head, self._seen = head, seen
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        self._keep(heads.first_tensor(args, kwargs))
+        self._seen.value = heads.first_tensor(args, kwargs)
         return self.head(*args, **kwargs)

@@ -1,0 +1,1 @@
+"""Detectors outside of Python: exported files, and what runs them."""

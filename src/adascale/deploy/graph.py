@@ -1,0 +1,113 @@
+"""The whole decision as one module of torch operations: network, method, calibration, threshold, p-value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from adascale.core.errors import InputError
+from adascale.core.types import Head, Outputs, View
+from adascale.decision.ood_detector import OODDetector
+from adascale.detectors import Detector
+from adascale.extraction.perturb import random_signs
+from adascale.maths.conformal import Calibration
+from adascale.maths.promise import least_alphas
+from adascale.maths.traced import is_finite
+from adascale.network.traceable import Traceable
+
+
+class Answer(NamedTuple):
+    """What the graph gives for N images: see `Verdict`."""
+
+    logits: Tensor
+    prediction: Tensor
+    score: Tensor
+    p_value: Tensor
+    is_ood: Tensor
+
+
+class DecisionGraph(nn.Module):
+    """``(images, alpha) -> logits, prediction, score, p_value, is_ood`` of a fitted detector.
+
+    images: (N, C, H, W), normalised. alpha: the share of in-distribution images that may be flagged. An image is
+    flagged if at most ``k - 1`` calibration images score as high, ``k`` the count that ``alpha`` allows: a comparison
+    of whole numbers, which no engine rounds. Rows with NaN or infinite values have the score +inf and are flagged.
+    """
+
+    def __init__(self, detector: OODDetector, shape: Sequence[int]) -> None:
+        super().__init__()
+        calibration = detector._calibrated()
+        self.network: nn.Module = Traceable(detector.classifier)
+        self.method = portable(detector.method)
+        self.views = Views(self.method.views, shape)
+        self.register_buffer("scores", calibration.scores.clone())
+        self.register_buffer("least_alphas", allowed_from(calibration))
+        self.scores: Tensor
+        self.least_alphas: Tensor
+
+    def forward(self, images: Tensor, alpha: Tensor) -> Answer:
+        outputs = self.outputs(images)
+        score = self.method.formula(outputs)
+        usable = finite_images(images) & finite_outputs(outputs) & is_finite(score)
+        score = torch.where(usable, score, torch.inf)
+        at_least = (self.scores >= score[:, None]).long().sum(1)
+        p_value = (1 + at_least).double() / (self.scores.shape[0] + 1)
+        allowed = (self.least_alphas <= alpha.double() * (1 + 1e-6)).long().sum().clamp_min(1)
+        return Answer(outputs.logits, outputs.logits.argmax(1), score, p_value, 1 + at_least <= allowed)
+
+    def outputs(self, images: Tensor) -> Outputs:
+        """The clean and the perturbed images go through the network together."""
+        perturbed = self.views(images)
+        stacked = torch.cat([images, *perturbed.values()]) if perturbed else images
+        # One part for each view, whatever the batch is: a slice would tie the trace to the batch of the example.
+        features, logits = (all_.unflatten(0, (1 + len(perturbed), -1)) for all_ in self.network(stacked))
+        clean, *others = features.unbind(0)
+        return Outputs.bare(logits[0], clean, dict(zip(perturbed, others, strict=True)))
+
+
+class Views(nn.Module):
+    """The perturbed images of views that need no gradient: the same signs for every image of a shape."""
+
+    def __init__(self, views: Sequence[View], shape: Sequence[int]) -> None:
+        super().__init__()
+        self.views = tuple(views)
+        for place, view in enumerate(self.views):
+            signs = random_signs(tuple(shape), view.fraction, view.seed)
+            self.register_buffer(f"step_{place}", view.step * signs)
+
+    def forward(self, images: Tensor) -> dict[View, Tensor]:
+        return {view: images + self.get_buffer(f"step_{place}") for place, view in enumerate(self.views)}
+
+
+def portable(method: Detector) -> Detector:
+    """The fitted method without anything that it shares, or a refusal that names the reason."""
+    if reason := method.untraceable:
+        raise InputError(f"{method.name} cannot be exported: {reason}.")
+    if gradient := [view for view in method.views if view.needs_gradient]:
+        raise InputError(
+            f"{method.name} with the view {gradient[0]} needs a gradient of the network, which is not exported; "
+            "fit it with pixels='random', which needs none."
+        )
+    head = Head(method.head_.weight.clone(), None if method.head_.bias is None else method.head_.bias.clone())
+    return replace(method).restore(method.state(), head)
+
+
+def allowed_from(calibration: Calibration) -> Tensor:
+    """The least ``alpha`` that allows each count k = 1, 2, ..., n, ascending, float64."""
+    found = least_alphas(len(calibration.scores), calibration.confidence)
+    return torch.tensor(found, dtype=torch.float64)
+
+
+def finite_images(images: Tensor) -> Tensor:
+    """Which images hold numbers only. Engines may lose a NaN on its way, in a ReLU or a maximum."""
+    return is_finite(images.flatten(1).sum(1))
+
+
+def finite_outputs(outputs: Outputs) -> Tensor:
+    """Which rows are finite in all that a method sees."""
+    parts = [outputs.logits, outputs.features, *outputs.views.values()]
+    return torch.stack([is_finite(part.double().sum(1)) for part in parts]).all(0)
