@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from adascale.core.types import Head, Outputs, View
     from adascale.decision.ood_detector import OODDetector
     from adascale.detectors import Detector
+    from adascale.export.exported import load_exported
     from adascale.extraction.extract import extract, extract_batch
     from adascale.images.preprocess import Preprocess
     from adascale.maths.conformal import Calibration
@@ -54,6 +55,7 @@ __all__ = [
     "detectors",
     "extract",
     "extract_batch",
+    "load_exported",
     "load_network",
     "metrics",
     "testing",
@@ -65,6 +67,7 @@ _HOMES = {
     "core.types": ("Head", "Outputs", "View"),
     "decision.ood_detector": ("OODDetector",),
     "detectors": ("Detector",),
+    "export.exported": ("load_exported",),
     "extraction.extract": ("extract", "extract_batch"),
     "images.preprocess": ("Preprocess",),
     "maths.conformal": ("Calibration",),

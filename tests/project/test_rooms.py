@@ -13,7 +13,8 @@ from tests.conftest import ROOT
 
 SOURCE = ROOT / "src" / "adascale"
 _NETWORK = "core maths storage images"
-_DECISION = f"{_NETWORK} network detectors extraction"
+_EXPORT = f"{_NETWORK} network detectors extraction"
+_DECISION = f"{_EXPORT} export"
 _BENCH = f"{_DECISION} decision report"
 BELOW = {
     "core": "",
@@ -23,6 +24,7 @@ BELOW = {
     "network": _NETWORK,
     "detectors": "core maths",
     "extraction": f"{_NETWORK} network",
+    "export": _EXPORT,
     "decision": _DECISION,
     "report": "core maths storage",
     "bench": _BENCH,

@@ -12,6 +12,10 @@ from adascale.core.errors import MissingExtraError
 
 EXTRAS = {
     "scikit-learn": "demo",
+    "onnx": "export",
+    "onnxscript": "export",
+    "onnxruntime": "export",
+    "openvino": "openvino",
     "transformers": "huggingface",
     "pyarrow": "parquet",
     "matplotlib": "report",

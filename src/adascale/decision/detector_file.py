@@ -106,12 +106,10 @@ def read_detectors(paths: Sequence[str | Path]) -> list[DetectorFile]:
     return list(found.values())
 
 
-def save_detector(
-    path: str | Path, detector: OODDetector, calibration: Calibration, about: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Write a fitted detector; see `OODDetector.save`. Returns the record as it stands in the file."""
+def record_of(detector: OODDetector, calibration: Calibration, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says about a fitted detector."""
     head, network, origin = detector.method.head_, detector.network, registry.origin(type(detector.method))
-    record = {
+    return {
         "version": __version__,
         "method": detector.method.name,
         "parameters": detector.method.parameters,
@@ -142,10 +140,17 @@ def save_detector(
         "about": about,
         **({} if origin["package"] == "adascale" else {"origin": origin}),
     }
+
+
+def save_detector(
+    path: str | Path, detector: OODDetector, calibration: Calibration, about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write a fitted detector; see `OODDetector.save`. Returns the record as it stands in the file."""
+    record = record_of(detector, calibration, about)
     tensors = {f"method.{name}": tensor for name, tensor in detector.method.state().items()}
     tensors["calibration.scores"] = calibration.scores
     if shape := detector.input_shape or detector.probe_shape:
-        tensors["probe.images"], tensors["probe.features"] = network.probe(shape)
+        tensors["probe.images"], tensors["probe.features"] = detector.network.probe(shape)
     return save_tensors(Path(path), tensors, record, KIND)
 
 

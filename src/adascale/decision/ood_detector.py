@@ -8,18 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from adascale.core.errors import AdascaleWarning
 from adascale.core.types import Outputs
 from adascale.decision.answering import Answering
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, save_detector
+from adascale.decision.exporting import exportable
 from adascale.decision.fitting import Outliers, Plan, method_of
 from adascale.decision.inputs import Reader, extract_given, outliers_of
 from adascale.decision.provenance import fitting_record, source_in_words
 from adascale.decision.saved import load_detectors
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
+from adascale.export.proof import Proof
+from adascale.export.writing import export_detector
 from adascale.images.outliers import Sample
 from adascale.images.preprocess import Preprocess, as_preprocess
 from adascale.maths.conformal import Calibration
@@ -223,6 +227,21 @@ class OODDetector(Answering):
     def save(self, path: str | Path, **about: Any) -> dict[str, Any]:
         """Write everything but the network to one safetensors file and return its record, which holds ``about``."""
         return save_detector(path, self, self._calibrated(), {**self.about, **about})
+
+    def export(self, path: str | Path, *, format: str | None = None, verify: Any = None) -> Proof:
+        """Write network, method, calibration and threshold to one file that other engines run.
+
+        The suffix says the format: ``.onnx``, ``.xml`` (OpenVINO) or ``.pt2`` (AOTInductor). The file takes
+        normalised images (N, C, H, W) and gives ``logits, prediction, score, p_value, is_ood``; its input ``alpha`` may
+        be left out. ``verify``: images on which file and detector must agree, besides noise and stress rows; without
+        that proof nothing is written. `load_exported` reads the file.
+        """
+        return export_detector(exportable(self, self._calibrated()), Path(path), format, self._inputs_of(verify))
+
+    def _inputs_of(self, images: Any) -> Tensor | None:
+        if images is None:
+            return None
+        return torch.cat([given.images for given in self._batches(images, skip=True)])
 
     @classmethod
     def load(

@@ -2,62 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
-from adascale.decision.ood_detector import OODDetector
 from adascale.detectors import Detector
 from adascale.extraction.perturb import random_signs
+from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
 from adascale.maths.promise import least_alphas
 from adascale.maths.traced import is_finite
+from adascale.network.classifier import Classifier
 from adascale.network.traceable import Traceable
 
 
-class Answer(NamedTuple):
-    """What the graph gives for N images: see `Verdict`."""
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A fitted detector as an exporter needs it. shape: (C, H, W) of its inputs. record: what a detector file says."""
 
-    logits: Tensor
-    prediction: Tensor
-    score: Tensor
-    p_value: Tensor
-    is_ood: Tensor
+    classifier: Classifier
+    method: Detector
+    calibration: Calibration
+    shape: tuple[int, ...]
+    record: Mapping[str, Any]
+    preprocess: Preprocess | None = None
+
+
+OUTPUTS = ("logits", "prediction", "score", "p_value", "is_ood")  # of the graph, for N images: see `Verdict`
 
 
 class DecisionGraph(nn.Module):
     """``(images, alpha) -> logits, prediction, score, p_value, is_ood`` of a fitted detector.
 
     images: (N, C, H, W), normalised. alpha: the share of in-distribution images that may be flagged. An image is
-    flagged if at most ``k - 1`` calibration images score as high, ``k`` the count that ``alpha`` allows: a comparison
-    of whole numbers, which no engine rounds. Rows with NaN or infinite values have the score +inf and are flagged.
+    flagged if its rank is at most the count that ``alpha`` allows: a comparison of whole numbers, which no engine
+    rounds. Rows with NaN or infinite values have the score +inf and are flagged.
     """
 
-    def __init__(self, detector: OODDetector, shape: Sequence[int]) -> None:
+    def __init__(self, fitted: Fitted) -> None:
         super().__init__()
-        calibration = detector._calibrated()
-        self.network: nn.Module = Traceable(detector.classifier)
-        self.method = portable(detector.method)
-        self.views = Views(self.method.views, shape)
-        self.register_buffer("scores", calibration.scores.clone())
-        self.register_buffer("least_alphas", allowed_from(calibration))
+        self.network: nn.Module = Traceable(fitted.classifier)
+        self.method = portable(fitted.method)
+        self.views = Views(self.method.views, fitted.shape)
+        self.register_buffer("scores", fitted.calibration.scores.clone())
+        self.register_buffer("least_alphas", allowed_from(fitted.calibration))
         self.scores: Tensor
         self.least_alphas: Tensor
 
-    def forward(self, images: Tensor, alpha: Tensor) -> Answer:
+    def forward(self, images: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
         outputs = self.outputs(images)
         score = self.method.formula(outputs)
         usable = finite_images(images) & finite_outputs(outputs) & is_finite(score)
         score = torch.where(usable, score, torch.inf)
-        at_least = (self.scores >= score[:, None]).long().sum(1)
-        p_value = (1 + at_least).double() / (self.scores.shape[0] + 1)
-        allowed = (self.least_alphas <= alpha.double() * (1 + 1e-6)).long().sum().clamp_min(1)
-        return Answer(outputs.logits, outputs.logits.argmax(1), score, p_value, 1 + at_least <= allowed)
+        rank = self.rank(score)
+        p_value = rank.double() / (self.scores.shape[0] + 1)
+        return outputs.logits, outputs.logits.argmax(1), score, p_value, rank <= self.allowed(alpha)
+
+    def rank(self, score: Tensor) -> Tensor:
+        """``1 + #{calibration >= s}``: the p-value times ``n + 1``."""
+        return 1 + (self.scores >= score[:, None]).long().sum(1)
+
+    def allowed(self, alpha: Tensor) -> Tensor:
+        """The largest rank that is flagged. alpha is a float32, so that 0.01 may arrive as 0.0099999998."""
+        return (self.least_alphas <= alpha.double() * (1 + 2**-23)).long().sum().clamp_min(1)
 
     def outputs(self, images: Tensor) -> Outputs:
         """The clean and the perturbed images go through the network together."""
@@ -104,7 +116,7 @@ def allowed_from(calibration: Calibration) -> Tensor:
 
 def finite_images(images: Tensor) -> Tensor:
     """Which images hold numbers only. Engines may lose a NaN on its way, in a ReLU or a maximum."""
-    return is_finite(images.flatten(1).sum(1))
+    return is_finite(images).flatten(1).all(1)
 
 
 def finite_outputs(outputs: Outputs) -> Tensor:

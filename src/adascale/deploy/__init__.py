@@ -1,1 +1,0 @@
-"""Detectors outside of Python: exported files, and what runs them."""

@@ -1,0 +1,1 @@
+"""The whole decision in one file: network, method, calibration and threshold, for engines outside of PyTorch."""

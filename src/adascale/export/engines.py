@@ -1,0 +1,110 @@
+"""What runs exported files: onnxruntime, OpenVINO, PyTorch's AOTInductor. Arrays in, arrays out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from adascale.core.errors import DetectorFileError, InputError
+from adascale.core.extras import optional
+from adascale.export import onnx_file
+
+Format = Literal["onnx", "openvino", "pt2"]
+SUFFIXES: Mapping[str, Format] = {".onnx": "onnx", ".xml": "openvino", ".pt2": "pt2"}
+Arrays = dict[str, npt.NDArray[Any]]
+Run = Callable[[Mapping[str, npt.NDArray[Any]]], Arrays]  # inputs by name -> outputs by name
+
+
+def format_of(path: Path, given: str | None = None) -> Format:
+    """The format that a file name stands for, or the one that was asked for."""
+    found = SUFFIXES.get(path.suffix.lower())
+    if given is not None and given not in SUFFIXES.values():
+        raise InputError(f"format={given!r}; choose one of {', '.join(SUFFIXES.values())}.")
+    if found is None or given not in (None, found):
+        names = ", ".join(f"{suffix} ({name})" for suffix, name in SUFFIXES.items())
+        wish = "" if given is None else f" for format={given!r}"
+        raise InputError(f"The file {path.name} has no suffix{wish} that fits; use {names}.")
+    return found
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What an exported file says about itself."""
+    if not path.is_file():
+        raise DetectorFileError(f"There is no exported file {path}; make one with OODDetector.export.")
+    return _READERS[format_of(path)](path)
+
+
+def runner(path: Path, outputs: list[str], threads: int | None = None) -> Run:
+    """A function that runs the file. threads: by default as many as PyTorch has."""
+    return _RUNNERS[format_of(path)](path, outputs, threads or torch.get_num_threads())
+
+
+def _onnxruntime(path: Path, outputs: list[str], threads: int) -> Run:
+    ort = optional("onnxruntime", onnx_file.EXTRA)
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.log_severity_level = 3  # it warns of the default of alpha, which is meant to be replaceable
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return lambda given: dict(zip(outputs, session.run(outputs, dict(given)), strict=True))
+
+
+def _openvino(path: Path, outputs: list[str], threads: int) -> Run:
+    ov = optional("openvino", "openvino")
+    # f32: the lower precisions that it would choose kill the process on some processors.
+    hints = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    compiled = ov.Core().compile_model(str(path), "CPU", hints)
+
+    def run(given: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+        found = compiled(dict(given))
+        return dict(zip(outputs, (np.array(found[place]) for place in range(len(outputs))), strict=True))
+
+    return run
+
+
+def _inductor(path: Path, outputs: list[str], threads: int) -> Run:
+    package = torch._inductor.aoti_load_package(str(path))
+
+    def run(given: Mapping[str, npt.NDArray[Any]]) -> Arrays:
+        found = package(*(torch.from_numpy(np.ascontiguousarray(value)) for value in given.values()))
+        return {name: value.numpy() for name, value in zip(outputs, found, strict=True)}
+
+    return run
+
+
+def _read_openvino(path: Path) -> dict[str, Any]:
+    ov = optional("openvino", "openvino")
+    try:
+        model = ov.Core().read_model(str(path))
+        record: dict[str, Any] = json.loads(model.get_rt_info(["adascale", "record"]).astype(str))
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DetectorFileError(f"{path} is damaged, or adascale did not export it ({reason}).") from error
+    return record
+
+
+def _read_package(path: Path) -> dict[str, Any]:
+    try:
+        found = torch._inductor.aoti_load_package(str(path)).loader.get_metadata()
+        record: dict[str, Any] = json.loads(found["adascale"])
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200]
+        raise DetectorFileError(f"{path} is damaged, or adascale did not export it ({reason}).") from error
+    return record
+
+
+_READERS: Mapping[Format, Callable[[Path], dict[str, Any]]] = {
+    "onnx": onnx_file.read_onnx,
+    "openvino": _read_openvino,
+    "pt2": _read_package,
+}
+_RUNNERS: Mapping[Format, Callable[[Path, list[str], int], Run]] = {
+    "onnx": _onnxruntime,
+    "openvino": _openvino,
+    "pt2": _inductor,
+}

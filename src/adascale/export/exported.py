@@ -1,0 +1,96 @@
+"""An exported file as a detector: `load_exported`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adascale.core.answers import Verdict
+from adascale.core.errors import InputError
+from adascale.export.engines import Arrays, read_record, runner
+from adascale.images.preprocess import Preprocess
+from adascale.maths.promise import check_alpha
+
+
+class Exported:
+    """A detector in a file, run by the engine of its format. record: what the file says about itself."""
+
+    def __init__(self, path: str | Path, threads: int | None = None) -> None:
+        self.path = Path(path)
+        self.record = read_record(self.path)
+        self.class_names: tuple[str, ...] = tuple(self.record.get("class_names", ()))
+        given = self.record["input"]
+        self.input_shape = tuple(given["shape"])
+        self.takes_pixels = bool(self.record["export"].get("pixels"))
+        self.preprocess = Preprocess(**given["preprocess"]) if given["preprocess"] else None
+        self._outputs: list[str] = self.record["export"]["outputs"]
+        self._run = runner(self.path, self._outputs, threads)
+
+    def __call__(self, images: Any, alpha: float | None = None) -> Verdict:
+        """The verdict for normalised inputs (N, C, H, W), or for images where the file says how they are prepared.
+
+        alpha: the share of in-distribution images that may be flagged, in place of the calibrated one.
+        """
+        found = self.arrays(self._inputs(images), alpha)
+        columns = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in found.items()}
+        is_ood, score, p_value, logits, prediction = (columns[name] for name in _FIELDS)
+        return Verdict(is_ood, score, p_value, logits, prediction, class_names=self.class_names)
+
+    def arrays(self, inputs: np.ndarray[Any, Any], alpha: float | None = None) -> Arrays:
+        """The outputs of the file by name, as arrays."""
+        rate = self.record["calibration"]["alpha"] if alpha is None else alpha
+        check_alpha(rate)
+        return self._run({"images": inputs, "alpha": np.array(rate, dtype=np.float32)})
+
+    def _inputs(self, images: Any) -> np.ndarray[Any, Any]:
+        if self.takes_pixels:
+            return _pixels(images)
+        if isinstance(images, Tensor | np.ndarray) and images.ndim == 4:
+            return self._checked(torch.as_tensor(images))
+        if self.preprocess is None:
+            raise InputError(
+                f"{self.path.name} does not say how images become inputs; give normalised tensors "
+                f"(N, {', '.join(map(str, self.input_shape))})."
+            )
+        single = isinstance(images, str | bytes | Path | np.ndarray) or not isinstance(images, Iterable)
+        items = [images] if single else list(images)
+        return self._checked(torch.stack([self.preprocess(item) for item in items]))
+
+    def _checked(self, images: Tensor) -> np.ndarray[Any, Any]:
+        if tuple(images.shape[1:]) != self.input_shape or not images.is_floating_point():
+            raise InputError(
+                f"Images are {tuple(images.shape[1:])} of {str(images.dtype).removeprefix('torch.')}; "
+                f"{self.path.name} takes normalised floats {self.input_shape}."
+            )
+        array: np.ndarray[Any, Any] = images.detach().cpu().float().contiguous().numpy()
+        return array
+
+    def __repr__(self) -> str:
+        return f"Exported({self.path.name}, {self.record['method']}): {self.record['calibration']['guarantee']}"
+
+
+_FIELDS = ("is_ood", "score", "p_value", "logits", "prediction")
+
+
+def _pixels(images: Any) -> np.ndarray[Any, Any]:
+    """One array (N, H, W, C) of uint8."""
+    array = np.asarray(images)
+    array = array[None] if array.ndim == 3 else array
+    if array.ndim != 4 or array.dtype != np.uint8:
+        raise InputError(
+            f"Images are {array.shape} of {array.dtype}; this file prepares them itself and takes uint8 (N, H, W, C)."
+        )
+    return array
+
+
+def load_exported(path: str | Path, *, threads: int | None = None) -> Exported:
+    """The detector in a file that `OODDetector.export` wrote: ``load_exported("model.onnx")(images)`` is a `Verdict`.
+
+    threads: how many the engine may use; by default as many as PyTorch.
+    """
+    return Exported(path, threads)

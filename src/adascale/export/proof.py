@@ -1,0 +1,138 @@
+"""The proof that an exported file answers as the detector does, made before the file is put in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from adascale.core.errors import InputError
+from adascale.core.types import Outputs
+from adascale.export.engines import Run
+from adascale.export.graph import Fitted
+from adascale.extraction.extract import extract
+
+TOLERANCE = 1e-5
+_BATCHES = (1, 7, 32)
+_DRAWS = 8
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was compared. images: how many. worst: the largest difference of scores, relative to the score or to the
+    range of the calibration scores, whichever is larger. near: images that rounding alone moves over the threshold.
+    p_values: how many differ; an image whose score is a calibration score up to rounding may move by one rank.
+    """
+
+    images: int
+    worst: float
+    near: int
+    p_values: int
+    on: str
+
+    def __str__(self) -> str:
+        text = f"{self.images} images ({self.on}): scores within {self.worst:.1e}, "
+        text += f"{self.p_values or 'no'} p-value{'s' * (self.p_values != 1)} moved by rounding, decisions equal"
+        return text + (f" but for {self.near} within rounding of the threshold" if self.near else "")
+
+
+def stress_rows(shape: tuple[int, ...]) -> Tensor:
+    """Noise, zeros, negative, huge and constant inputs, one with a NaN and one with an infinity."""
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(3, *shape, generator=generator)
+    rows = torch.stack([*noise, torch.zeros(shape), -noise[0].abs(), 1e3 * noise[1], torch.ones(shape), noise[2]])
+    rows[-1].view(-1)[0] = torch.nan
+    infinite = noise[:1].clone()
+    infinite.view(-1)[-1] = torch.inf
+    return torch.cat([rows, infinite])
+
+
+def prove(run: Run, fitted: Fitted, images: Tensor, on: str, rounding: float) -> Proof:
+    """Compare the file with the detector on these inputs, in batches of several sizes; refuse what differs.
+
+    rounding: how far the engine's arithmetic moves an activation, relative to the largest. Scores may differ by
+    `TOLERANCE`, or by four times what such a movement does to them, if that is more.
+    """
+    known = Outputs.cat(list(extract(fitted.classifier, images, fitted.method.views, _BATCHES[-1])))
+    tolerance = max(TOLERANCE, 4 * _moved(fitted, known, rounding))
+    alpha = np.array(fitted.calibration.alpha, dtype=np.float32)
+    proof = Proof(len(images), 0.0, 0, 0, on)
+    for rows in _batches(len(images)):
+        given = {"images": images[rows].numpy(), "alpha": alpha}
+        found = {name: torch.from_numpy(np.array(value)) for name, value in run(given).items()}
+        _check_logits(found["logits"], known.logits[rows])
+        proof = _compared(proof, found, known[rows], fitted, tolerance)
+    return proof
+
+
+def _compared(so_far: Proof, found: Mapping[str, Tensor], outputs: Outputs, fitted: Fitted, tolerance: float) -> Proof:
+    calibration = fitted.calibration
+    score, size = fitted.method.score(outputs), _spread(calibration.scores)
+    off = _difference(found["score"].double(), score, size)
+    worst = float(off.max())
+    if not worst <= tolerance:
+        raise _refusal(f"gives scores that are off by {worst:.1e}; {tolerance:.1e} is allowed")
+    differs = found["is_ood"] != calibration.is_ood(score)
+    near = (score - calibration.threshold).abs() <= tolerance * score.abs().clamp_min(size)
+    if (differs & ~near).any():
+        raise _refusal("decides otherwise than the detector on an image")
+    moved = (found["p_value"].double() - calibration.p_value(score)).abs() > 1e-6
+    return replace(
+        so_far,
+        worst=max(so_far.worst, worst),
+        near=so_far.near + int(differs.sum()),
+        p_values=so_far.p_values + int(moved.sum()),
+    )
+
+
+def _difference(found: Tensor, score: Tensor, size: float) -> Tensor:
+    """Relative to the score, or to ``size`` where that is larger. An engine in single precision has the largest
+    float32 in the place of an infinity.
+    """
+    same = (score == torch.inf) & (found >= 3.4e38)
+    off = (found - score).abs() / score.abs().clamp_min(size)
+    return torch.where(same, 0.0, off.nan_to_num(nan=torch.inf))
+
+
+def _moved(fitted: Fitted, outputs: Outputs, rounding: float) -> float:
+    """How far scores move if every activation moves by this share of the largest of its row; the most of some draws."""
+    generator = torch.Generator().manual_seed(0)
+    score, size = fitted.method.score(outputs), _spread(fitted.calibration.scores)
+
+    def noisy(values: Tensor) -> Tensor:
+        largest = values.abs().amax(1, keepdim=True)  # sums of many terms are rounded in units of the largest
+        return values + rounding * largest * torch.randn(values.shape, generator=generator)
+
+    worst = 0.0
+    for _ in range(_DRAWS):
+        views = {view: noisy(perturbed) for view, perturbed in outputs.views.items()}
+        again = fitted.method.score(Outputs(noisy(outputs.logits), noisy(outputs.features), views))
+        worst = max(worst, float(_difference(again, score, size).max()))
+    return worst
+
+
+def _batches(n: int) -> Iterator[slice]:
+    """All rows in batches of 32, and the first ones in batches of 1 and 7."""
+    for size in _BATCHES[:2]:
+        yield slice(0, min(size, n))
+    for start in range(0, n, _BATCHES[-1]):
+        yield slice(start, start + _BATCHES[-1])
+
+
+def _spread(scores: Tensor) -> float:
+    known = scores[scores.isfinite()]
+    return max(1e-12, float(known.max() - known.min()))
+
+
+def _check_logits(found: Tensor, logits: Tensor) -> None:
+    rows = logits.isfinite().all(1)
+    scale = logits[rows].abs().amax().clamp_min(1e-6) if rows.any() else torch.ones(())
+    if ((found - logits)[rows].abs() > 1e-3 * scale).any():
+        raise _refusal("gives other logits than the network")
+
+
+def _refusal(what: str) -> InputError:
+    return InputError(f"The exported file {what}, so it was not written. Keep the detector in PyTorch, or report it.")
