@@ -22,6 +22,7 @@ from adascale.decision.provenance import fitting_record, source_in_words
 from adascale.decision.saved import load_detectors
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
+from adascale.export.early import Early
 from adascale.export.proof import Proof
 from adascale.export.writing import export_detector
 from adascale.images.outliers import Sample
@@ -228,15 +229,19 @@ class OODDetector(Answering):
         """Write everything but the network to one safetensors file and return its record, which holds ``about``."""
         return save_detector(path, self, self._calibrated(), {**self.about, **about})
 
-    def export(self, path: str | Path, *, format: str | None = None, verify: Any = None) -> Proof:
+    def export(
+        self, path: str | Path, *, format: str | None = None, verify: Any = None, early: Early | None = None
+    ) -> Proof:
         """Write network, method, calibration and threshold to one file that other engines run.
 
         The suffix says the format: ``.onnx``, ``.xml`` (OpenVINO) or ``.pt2`` (AOTInductor). The file takes
         normalised images (N, C, H, W) and gives ``logits, prediction, score, p_value, is_ood``; its input ``alpha`` may
         be left out. ``verify``: images on which file and detector must agree, besides noise and stress rows; without
-        that proof nothing is written. `load_exported` reads the file.
+        that proof nothing is written. ``early``: ``pair`` writes a second file that decides what the clean pass
+        settles, ``if`` one file of decisions with a branch. `load_exported` reads the files.
         """
-        return export_detector(exportable(self, self._calibrated()), Path(path), format, self._inputs_of(verify))
+        fitted = exportable(self, self._calibrated())
+        return export_detector(fitted, Path(path), format, self._inputs_of(verify), early)
 
     def _inputs_of(self, images: Any) -> Tensor | None:
         if images is None:

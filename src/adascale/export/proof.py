@@ -24,19 +24,28 @@ _DRAWS = 8
 class Proof:
     """What was compared. images: how many. worst: the largest difference of scores, relative to the score or to the
     range of the calibration scores, whichever is larger. near: images that rounding alone moves over the threshold.
-    p_values: how many differ; an image whose score is a calibration score up to rounding may move by one rank.
+    p_values: how many differ; an image whose score is a calibration score up to rounding may move by one rank. early:
+    how many images the clean pass decided, in a file with early decisions.
     """
 
-    images: int
-    worst: float
-    near: int
-    p_values: int
     on: str
+    images: int = 0
+    worst: float | None = None
+    near: int = 0
+    p_values: int = 0
+    early: int | None = None
 
     def __str__(self) -> str:
-        text = f"{self.images} images ({self.on}): scores within {self.worst:.1e}, "
-        text += f"{self.p_values or 'no'} p-value{'s' * (self.p_values != 1)} moved by rounding, decisions equal"
-        return text + (f" but for {self.near} within rounding of the threshold" if self.near else "")
+        parts = []
+        if self.worst is not None:
+            moved = f"{self.p_values or 'no'} p-value{'s' * (self.p_values != 1)} moved by rounding"
+            parts += [f"scores within {self.worst:.1e}", moved]
+        if self.early is not None:
+            parts.append(f"{self.early} decided early")
+        parts.append(
+            "decisions equal" + (f" but for {self.near} within rounding of the threshold" if self.near else "")
+        )
+        return f"{self.images} images ({self.on}): {', '.join(parts)}"
 
 
 def stress_rows(shape: tuple[int, ...]) -> Tensor:
@@ -59,13 +68,29 @@ def prove(run: Run, fitted: Fitted, images: Tensor, on: str, rounding: float) ->
     known = Outputs.cat(list(extract(fitted.classifier, images, fitted.method.views, _BATCHES[-1])))
     tolerance = max(TOLERANCE, 4 * _moved(fitted, known, rounding))
     alpha = np.array(fitted.calibration.alpha, dtype=np.float32)
-    proof = Proof(len(images), 0.0, 0, 0, on)
+    proof = Proof(on, len(images), 0.0)
     for rows in _batches(len(images)):
         given = {"images": images[rows].numpy(), "alpha": alpha}
         found = {name: torch.from_numpy(np.array(value)) for name, value in run(given).items()}
         _check_logits(found["logits"], known.logits[rows])
         proof = _compared(proof, found, known[rows], fitted, tolerance)
     return proof
+
+
+def prove_decisions(run: Run, fitted: Fitted, images: Tensor, proof: Proof, only_early: bool) -> Proof:
+    """The same for a file that gives decisions, one image at a time. only_early: some are left open by it."""
+    known = Outputs.cat(list(extract(fitted.classifier, images, fitted.method.views, _BATCHES[-1])))
+    score, size = fitted.method.score(known), _spread(fitted.calibration.scores)
+    near = (score - fitted.calibration.threshold).abs() <= TOLERANCE * score.abs().clamp_min(size)
+    alpha, early, moved = np.array(fitted.calibration.alpha, dtype=np.float32), 0, 0
+    for row, expected in enumerate(fitted.calibration.is_ood(score).tolist()):
+        found = run({"images": images[row : row + 1].numpy(), "alpha": alpha})
+        early += bool(found["early"][0])
+        if (found["early"][0] or not only_early) and bool(found["is_ood"][0]) != expected:
+            if not near[row]:
+                raise _refusal("decides otherwise than the detector on an image")
+            moved += 1
+    return replace(proof, images=len(images), early=early, near=proof.near + moved)
 
 
 def _compared(so_far: Proof, found: Mapping[str, Tensor], outputs: Outputs, fitted: Fitted, tolerance: float) -> Proof:
@@ -82,7 +107,7 @@ def _compared(so_far: Proof, found: Mapping[str, Tensor], outputs: Outputs, fitt
     moved = (found["p_value"].double() - calibration.p_value(score)).abs() > 1e-6
     return replace(
         so_far,
-        worst=max(so_far.worst, worst),
+        worst=max(so_far.worst or 0.0, worst),
         near=so_far.near + int(differs.sum()),
         p_values=so_far.p_values + int(moved.sum()),
     )
