@@ -65,7 +65,7 @@ def prove(run: Run, fitted: Fitted, images: Tensor, on: str, rounding: float) ->
     rounding: how far the engine's arithmetic moves an activation, relative to the largest. Scores may differ by
     `TOLERANCE`, or by four times what such a movement does to them, if that is more.
     """
-    known = Outputs.cat(list(extract(fitted.classifier, images, fitted.method.views, _BATCHES[-1])))
+    known = _known(fitted, images)
     tolerance = max(TOLERANCE, 4 * _moved(fitted, known, rounding))
     alpha = np.array(fitted.calibration.alpha, dtype=np.float32)
     proof = Proof(on, len(images), 0.0)
@@ -77,9 +77,18 @@ def prove(run: Run, fitted: Fitted, images: Tensor, on: str, rounding: float) ->
     return proof
 
 
+def _known(fitted: Fitted, images: Tensor) -> Outputs:
+    """What the detector sees. A file flags every image with a NaN or an infinity, also where the network does not look
+    at that pixel.
+    """
+    known = Outputs.cat(list(extract(fitted.classifier, images, fitted.method.views, _BATCHES[-1])))
+    known.features[~images.flatten(1).isfinite().all(1)] = torch.nan
+    return known
+
+
 def prove_decisions(run: Run, fitted: Fitted, images: Tensor, proof: Proof, only_early: bool) -> Proof:
     """The same for a file that gives decisions, one image at a time. only_early: some are left open by it."""
-    known = Outputs.cat(list(extract(fitted.classifier, images, fitted.method.views, _BATCHES[-1])))
+    known = _known(fitted, images)
     score, size = fitted.method.score(known), _spread(fitted.calibration.scores)
     near = (score - fitted.calibration.threshold).abs() <= TOLERANCE * score.abs().clamp_min(size)
     alpha, early, moved = np.array(fitted.calibration.alpha, dtype=np.float32), 0, 0
