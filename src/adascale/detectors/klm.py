@@ -22,6 +22,7 @@ class KLM(Detector):
 
     name = "klm"
     summary = "divergence from the typical softmax of the nearest class"
+    reads_features = False
     cost = "product"
     fits_on = "val"
 

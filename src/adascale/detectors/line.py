@@ -40,7 +40,7 @@ class LINe(Shaping):
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         means, _ = class_means(reference, self.name, every_class=True)
-        weight = head.weight.double()
+        weight = head.matrix
         contribution = means * weight
         self.feature_mask_ = contribution > torch.quantile(contribution, self.p_a / 100, dim=1, keepdim=True)
         self.strength_ = contribution.abs()
@@ -48,7 +48,7 @@ class LINe(Shaping):
         self.weight_cut_ = torch.tensor(cuts, dtype=torch.float64)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
-        clipped, weight = outputs.features.double().clamp_max(self.clip), self.head_.weight.double()
+        clipped, weight = outputs.features.double().clamp_max(self.clip), self.head_.matrix
         predicted = self.head_(clipped).argmax(1)
         logits = torch.empty(len(clipped), len(weight), dtype=torch.float64)
         for c in torch.unique(predicted).tolist():

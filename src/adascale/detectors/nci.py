@@ -35,6 +35,6 @@ class NCI(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         features = outputs.features.double()
         centred = features - self.mean_
-        weight = self.head_.weight.double()[outputs.logits.argmax(1)]
+        weight = self.head_.matrix[outputs.logits.argmax(1)]
         aligned = (weight * centred).sum(1) / row_norms(centred).clamp_min(1e-12)
         return -(aligned + self.norm_weight * features.abs().sum(1))

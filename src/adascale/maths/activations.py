@@ -20,6 +20,8 @@ Floats = npt.NDArray[np.float64]
 
 # exp(500) is about 1e217: far beyond any real score, and still finite after multiplication with logits.
 _LARGEST_EXPONENT = 500.0
+# A larger sum of exponentials has lost nothing to underflow: a term of its last digit is still a normal number.
+_SMALLEST_SUM = 1e-290
 
 
 def share_count(total: int, share: float) -> int:
@@ -150,7 +152,15 @@ def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Ten
 
 def energy(logits: Tensor) -> Tensor:
     """``E(z) = log sum_c exp(z_c)`` per row (Liu et al., 2020, "Energy-based out-of-distribution detection")."""
-    return torch.logsumexp(logits.double(), dim=1)
+    total = logits.to(torch.float64, copy=True).exp_().sum(1)
+    if len(total) and total.min() > _SMALLEST_SUM and total.isfinite().all():
+        return total.log_()
+    return torch.logsumexp(logits.double(), dim=1)  # which shifts each row first, at twice the cost
+
+
+def largest_probability(logits: Tensor) -> Tensor:
+    """``max_c softmax(z)_c = exp(max_c z_c - E(z))`` per row."""
+    return (logits.amax(1).double() - energy(logits)).exp_()
 
 
 def energy_of(logits: Floats) -> float:
@@ -161,13 +171,20 @@ def energy_of(logits: Floats) -> float:
 
 def generalised_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:
     """``sum over the M most probable classes of p^gamma (1 - p)^gamma`` per row; ``1 - p`` without cancellation."""
-    log_p = logits.double().log_softmax(1)
-    largest = log_p.argmax(1, keepdim=True)
-    rest = torch.log1p(-log_p.exp().clamp(max=0.5))  # only the most probable class can have more than one half
-    others = log_p.scatter(1, largest, -math.inf).logsumexp(1, keepdim=True)
-    rest = rest.scatter(1, largest, others)
-    order = log_p.topk(min(top, log_p.shape[1]), dim=1).indices
-    return (gamma * (log_p + rest)).gather(1, order).exp().sum(1)
+    total = energy(logits)[:, None]
+    largest = logits.argmax(1, keepdim=True)
+    others = torch.logsumexp(logits.double().scatter(1, largest, -math.inf), dim=1, keepdim=True)
+    first = torch.cat([logits.gather(1, largest) - total, others - total], 1)  # log p and log (1 - p) of the largest
+    log_p = _next_largest(logits, top) - total
+    rest = torch.log1p(-log_p.exp())  # only the most probable class can have more than one half
+    return (gamma * first.sum(1)).exp() + (gamma * (log_p + rest)).exp().sum(1)
+
+
+def _next_largest(logits: Tensor, top: int) -> Tensor:
+    """The ``top`` largest entries of each row in any order, without the largest (N, M - 1), float64."""
+    below = logits.shape[1] - min(top, logits.shape[1])
+    split: Array = np.partition(logits.numpy(), (below, -1), axis=1)
+    return torch.from_numpy(split[:, below:-1].astype(np.float64))
 
 
 def row_norms(values: Tensor) -> Tensor:
