@@ -12,7 +12,7 @@ from adascale.core.types import Outputs
 from adascale.detectors.base import Space, warn_if_signed
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Rectified
-from adascale.maths.activations import activation_scale, descending, fixed_ratio, keep_count
+from adascale.maths.activations import activation_scale, keep_count, strongest
 
 
 @dataclass
@@ -32,18 +32,16 @@ class ASH(Rectified):
     percentile: float = percent(90)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
-        features = outputs.features.double()
+        features = outputs.features
         if bool(self.rectified_):
             features = features.clamp_min(0)
         warn_if_signed(f"ASH ({self.name})", features)
-        ranked, order = descending(features)
-        keep = int(keep_count(features.shape[1], self.percentile))
-        kept = self._kept(ranked, keep)
-        return self.head_(torch.zeros_like(features).scatter(1, order[:, :keep], kept))
+        kept = strongest(features, int(keep_count(features.shape[1], self.percentile)))
+        return self.head_(self._shaped(features.double(), kept))
 
-    def _kept(self, ranked: Tensor, keep: int) -> Tensor:
-        """The new values of the ``keep`` largest activations; ``ranked``: all, from large to small."""
-        return ranked[:, :keep]
+    def _shaped(self, features: Tensor, kept: Tensor) -> Tensor:
+        """The new activations; ``kept``: a mask of the ``k`` largest of each row."""
+        return torch.where(kept, features, 0.0)
 
 
 @dataclass
@@ -61,8 +59,8 @@ class ASH_B(ASH):
     name = "ash_b"
     summary = "only the largest activations, made equal"
 
-    def _kept(self, ranked: Tensor, keep: int) -> Tensor:
-        return (ranked.sum(1, keepdim=True) / keep).expand(-1, keep)
+    def _shaped(self, features: Tensor, kept: Tensor) -> Tensor:
+        return torch.where(kept, features.sum(1, keepdim=True) / kept[0].sum(), 0.0)
 
 
 @dataclass
@@ -72,6 +70,9 @@ class ASH_S(ASH):
     name = "ash_s"
     summary = "only the largest activations, scaled"
 
-    def _kept(self, ranked: Tensor, keep: int) -> Tensor:
-        ratio = fixed_ratio(ranked, self.percentile, relu=False)
-        return ranked[:, :keep] * torch.from_numpy(activation_scale(ratio.numpy()))[:, None]
+    def _shaped(self, features: Tensor, kept: Tensor) -> Tensor:
+        shaped = super()._shaped(features, kept)
+        sums = shaped.sum(1)
+        usable = (shaped.amax(1) > 0) & (sums != 0)
+        ratio = torch.where(usable, features.sum(1) / torch.where(usable, sums, 1.0), 1.0)
+        return shaped * torch.from_numpy(activation_scale(ratio.numpy()))[:, None]

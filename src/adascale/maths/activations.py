@@ -59,6 +59,20 @@ def first_ties(above: Any, tied: Any, count: int) -> Any:
     return above | (tied & (tied.cumsum(1) <= room))
 
 
+def _at_least(least: Array, values: Array, count: int) -> Array:
+    """A mask of the ``count`` largest entries of each row, of which ``least`` (N, 1) is the smallest."""
+    chosen: Array = values >= least
+    if np.count_nonzero(chosen) != len(values) * count:
+        chosen = first_ties(values > least, values == least, count)
+    return chosen
+
+
+def strongest(activations: Tensor, count: int) -> Tensor:
+    """A mask (N, D) of the ``count`` largest entries of each row; of equal values, those with the lowest indices."""
+    values, below = activations.numpy(), activations.shape[1] - count
+    return torch.from_numpy(_at_least(np.partition(values, below, axis=1)[:, below, None], values, count))
+
+
 class Ranking:
     """The rows of a matrix (N, D), ranked by value."""
 
@@ -72,12 +86,8 @@ class Ranking:
 
         Of equal values, those with the lowest indices are taken.
         """
-        least = self.ascending[:, self.size - count]
-        chosen = self.values >= least[:, None]
-        places: Array = chosen.ravel().nonzero()[0]
-        if places.size != self.rows * count:
-            surplus = first_ties(self.values > least[:, None], self.values == least[:, None], count)
-            places = surplus.ravel().nonzero()[0]
+        least = self.ascending[:, self.size - count, None]
+        places: Array = _at_least(least, self.values, count).ravel().nonzero()[0]
         return places.reshape(self.rows, count)
 
     def ratio(self, keep: Array, relu: bool = True) -> Floats:
@@ -172,19 +182,17 @@ def energy_of(logits: Floats) -> float:
 def generalised_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:
     """``sum over the M most probable classes of p^gamma (1 - p)^gamma`` per row; ``1 - p`` without cancellation."""
     total = energy(logits)[:, None]
-    largest = logits.argmax(1, keepdim=True)
-    others = torch.logsumexp(logits.double().scatter(1, largest, -math.inf), dim=1, keepdim=True)
-    first = torch.cat([logits.gather(1, largest) - total, others - total], 1)  # log p and log (1 - p) of the largest
-    log_p = _next_largest(logits, top) - total
-    rest = torch.log1p(-log_p.exp())  # only the most probable class can have more than one half
-    return (gamma * first.sum(1)).exp() + (gamma * (log_p + rest)).exp().sum(1)
+    others = energy(logits.scatter(1, logits.argmax(1, keepdim=True), -math.inf))[:, None]  # without the largest
+    log_p = _largest(logits, top).double() - total
+    rest = torch.log1p(-log_p.exp().clamp(max=0.5))  # only the most probable class can have more than one half
+    rest = rest.scatter(1, log_p.argmax(1, keepdim=True), others - total)
+    return (gamma * (log_p + rest)).exp().sum(1)
 
 
-def _next_largest(logits: Tensor, top: int) -> Tensor:
-    """The ``top`` largest entries of each row in any order, without the largest (N, M - 1), float64."""
-    below = logits.shape[1] - min(top, logits.shape[1])
-    split: Array = np.partition(logits.numpy(), (below, -1), axis=1)
-    return torch.from_numpy(split[:, below:-1].astype(np.float64))
+def _largest(logits: Tensor, top: int) -> Tensor:
+    """The ``top`` largest entries of each row, in any order."""
+    below = logits.shape[1] - top
+    return logits if below <= 0 else torch.from_numpy(np.partition(logits.numpy(), below, axis=1)[:, below:])
 
 
 def row_norms(values: Tensor) -> Tensor:
