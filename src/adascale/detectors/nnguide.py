@@ -50,5 +50,6 @@ class NNGuide(Detector):
         best = torch.empty(len(unit), 0, dtype=torch.float64)
         for block in bank_blocks(self.bank_):
             best = torch.cat([best, unit @ block.T], 1)
-            best = best.topk(min(self.k, best.shape[1]), dim=1).values
+            if best.shape[1] > self.k:
+                best = best.topk(self.k, dim=1).values
         return -energy(outputs.logits) * best.mean(1)
