@@ -114,7 +114,7 @@ class Detector(ABC):
         method reads, and for rows so large that the method's arithmetic overflows.
         """
         self._ready(outputs)
-        return rowwise(outputs, self._guarded_score, light=self.cost == "light")
+        return rowwise(outputs, self._guarded_score, light=self.cost == "light" and self.reads_features)
 
     @property
     def speakers(self) -> tuple[str, ...]:
