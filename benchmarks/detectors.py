@@ -36,7 +36,9 @@ def made_up(
     values = torch.empty(n, features)
     for start in range(0, n, 4096):
         rows = labels[start : start + 4096]
-        values[start : start + 4096] = torch.randn(len(rows), features, generator=generator) + signal * head.weight[rows]
+        values[start : start + 4096] = (
+            torch.randn(len(rows), features, generator=generator) + signal * head.weight[rows]
+        )
     values.clamp_min_(0)
     logits = values @ head.weight.T
     return Outputs(logits, values, dict.fromkeys(views, values), labels), head

@@ -214,7 +214,10 @@ def test_no_score_writes_into_float64_outputs() -> None:
     for cls in detectors.ALL:
         given, head = example_outputs(300, cls().views)
         given = Outputs(
-            given.logits.double(), given.features.double(), {v: a.double() for v, a in given.views.items()}, given.labels
+            given.logits.double(),
+            given.features.double(),
+            {v: a.double() for v, a in given.views.items()},
+            given.labels,
         )
         method = cls().fit(given, head)
         before = [given.logits.clone(), given.features.clone(), *(view.clone() for view in given.views.values())]

@@ -15,7 +15,7 @@ import torch
 from adascale import Classifier, Decision, OODDetector, View, detectors
 from adascale.core.timing import Timing
 from adascale.extraction.extract import extract_batch
-from benchmarks import passes, peers, pytorch_ood
+from benchmarks import passes, peers
 from benchmarks.__main__ import line
 from benchmarks.authors import Authors
 from benchmarks.measured import ratio
@@ -107,8 +107,3 @@ def test_agreement_in_words() -> None:
     assert peers.agreement(ours, ours) == "equal to 0e+00"
     assert peers.agreement(ours, ours + 2.5e-5) == "equal to 1e-05"
     assert peers.agreement(ours, 2 * ours) == "rank correlation 1.00000"
-
-
-@pytest.mark.skipif(not pytorch_ood.SCORES, reason="pytorch-ood is not installed")
-def test_pytorch_ood_is_asked_for_every_method_that_it_has() -> None:
-    assert {"msp", "ebo", "react", "ash_s", "vim", "klm"} <= pytorch_ood.SCORES.keys()

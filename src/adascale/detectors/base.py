@@ -114,7 +114,7 @@ class Detector(ABC):
         method reads, and for rows so large that the method's arithmetic overflows.
         """
         self._ready(outputs)
-        return rowwise(outputs, self._guarded_score, light=self.cost == "light" and self.reads_features)
+        return rowwise(outputs, self._guarded_score)
 
     @property
     def speakers(self) -> tuple[str, ...]:
@@ -229,15 +229,23 @@ class Detector(ABC):
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
         if all_finite(looked_at(chunk, self.views, self.reads_features)):
-            scores = self._score(chunk)
+            scores = self._scored(chunk)
             if math.isfinite(scores.item() if len(scores) == 1 else scores.sum()):
                 return scores
         else:
             finite = finite_rows(chunk, self.views, self.reads_features)
             scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
             if finite.any():
-                scores[finite] = self._score(chunk[finite])
+                scores[finite] = self._scored(chunk[finite])
         return torch.where(scores.isfinite(), scores, math.inf)  # activations so large that the arithmetic overflowed
+
+    def _scored(self, chunk: Outputs) -> Tensor:
+        # Light arithmetic on features is a matter of memory: its temporaries should not leave the processor's cache.
+        return (
+            rowwise(chunk, self._score, light=True)
+            if self.cost == "light" and self.reads_features
+            else self._score(chunk)
+        )
 
     def _ready(self, outputs: Outputs) -> None:
         if not self.is_fitted:

@@ -25,8 +25,8 @@ def in_chunks(outputs: Outputs, light: bool = False) -> Iterator[Outputs]:
 
 
 def _chunk_rows(outputs: Outputs, light: bool = False) -> int:
-    widest = max(outputs.features.shape[1], outputs.logits.shape[1])
-    return max(64, _LIGHT_VALUES // max(1, widest) if light else _CHUNK_VALUES // max(2048, widest))
+    widest = max(1, outputs.features.shape[1], outputs.logits.shape[1])
+    return max(1, _LIGHT_VALUES // widest) if light else max(64, _CHUNK_VALUES // max(2048, widest))
 
 
 def rowwise(

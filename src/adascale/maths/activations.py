@@ -204,6 +204,11 @@ def row_norms(values: Tensor) -> Tensor:
     return lengths
 
 
+def row_products(left: Tensor, right: Tensor) -> Tensor:
+    """``x . y`` for each pair of rows (N,); NumPy needs no matrix of products for it."""
+    return torch.from_numpy(np.einsum("ij,ij->i", left.numpy(), right.numpy()))
+
+
 def unit_rows(values: Tensor) -> Tensor:
     """Each row over its length, float64; an all-zero row stays zero."""
     values = values.double()
