@@ -223,8 +223,6 @@ def rmds(method: Any, head: Head) -> Score:
     return score
 
 
-SCORES: Mapping[str, Callable[[Any, Head], Score]] = {
-    one.__name__: one
-    for one in (msp, mls, ebo, gen, odin, react, vra, ash_p, ash_b, ash_s, scale, adascale_a)
-    + (dice, nnguide, vim, residual, she, fdbd, nci, relation, mds, rmds)
-}
+_SHAPING = (odin, react, vra, ash_p, ash_b, ash_s, scale, adascale_a, dice)
+_OTHERS = (msp, mls, ebo, gen, nnguide, vim, residual, she, fdbd, nci, relation, mds, rmds)
+SCORES: Mapping[str, Callable[[Any, Head], Score]] = {one.__name__: one for one in (*_SHAPING, *_OTHERS)}

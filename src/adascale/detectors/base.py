@@ -240,12 +240,10 @@ class Detector(ABC):
         return torch.where(scores.isfinite(), scores, math.inf)  # activations so large that the arithmetic overflowed
 
     def _scored(self, chunk: Outputs) -> Tensor:
-        # Light arithmetic on features is a matter of memory: its temporaries should not leave the processor's cache.
-        return (
-            rowwise(chunk, self._score, light=True)
-            if self.cost == "light" and self.reads_features
-            else self._score(chunk)
-        )
+        if self.cost == "light" and self.reads_features:
+            # This arithmetic is a matter of memory: its temporaries should not leave the processor's cache.
+            return rowwise(chunk, self._score, light=True)
+        return self._score(chunk)
 
     def _ready(self, outputs: Outputs) -> None:
         if not self.is_fitted:
