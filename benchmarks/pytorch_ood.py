@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from adascale.core.errors import AdascaleError
+from adascale.core.extras import optional
 from adascale.core.types import Head
 from benchmarks.openood import Score
 
@@ -21,8 +23,9 @@ from benchmarks.openood import Score
 def _imported() -> Any:
     """The package's detectors; None, with the reason on stderr, where it cannot be imported."""
     try:
+        optional("torchvision", "torchvision")  # which may need our help to import
         return importlib.import_module("pytorch_ood.detector")
-    except (ImportError, RuntimeError) as error:  # RuntimeError: a torchvision that does not belong to this torch
+    except (AdascaleError, ImportError, RuntimeError) as error:
         print(f"pytorch-ood is left out: {error}", file=sys.stderr)
         return None
 
