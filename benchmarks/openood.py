@@ -35,7 +35,8 @@ def ebo(method: Any, head: Head) -> Score:
 def gen(method: Any, head: Head) -> Score:
     def score(logits: Tensor, features: Tensor, moved: Tensor) -> Tensor:
         p = logits.softmax(1).sort(1).values[:, -method.top :]
-        return (p**method.gamma * (1 - p) ** method.gamma).sum(1)
+        scores: Tensor = (p**method.gamma * (1 - p) ** method.gamma).sum(1)
+        return scores
 
     return score
 
@@ -48,7 +49,8 @@ def odin(method: Any, head: Head) -> Score:
     """With the head of the second pass, which our perturbed features have not been through."""
 
     def score(logits: Tensor, features: Tensor, moved: Tensor) -> Tensor:
-        return -(F.linear(moved, head.weight, head.bias) / method.temperature).softmax(1).max(1).values
+        scores: Tensor = -(F.linear(moved, head.weight, head.bias) / method.temperature).softmax(1).max(1).values
+        return scores
 
     return score
 
@@ -126,7 +128,8 @@ def dice(method: Any, head: Head) -> Score:
 
 
 def _unit(features: Tensor) -> Tensor:
-    return features / features.norm(dim=1, keepdim=True) + 1e-10
+    unit: Tensor = features / features.norm(dim=1, keepdim=True) + 1e-10
+    return unit
 
 
 def nnguide(method: Any, head: Head) -> Score:
@@ -135,7 +138,8 @@ def nnguide(method: Any, head: Head) -> Score:
 
     def score(logits: Tensor, features: Tensor, moved: Tensor) -> Tensor:
         guidance = (_unit(features) @ bank.T).topk(method.k, dim=1).values.mean(1)
-        return -guidance * logits.logsumexp(1)
+        scores: Tensor = -guidance * logits.logsumexp(1)
+        return scores
 
     return score
 
@@ -168,7 +172,8 @@ def fdbd(method: Any, head: Head) -> Score:
     def score(logits: Tensor, features: Tensor, moved: Tensor) -> Tensor:
         largest, predicted = logits.max(1)
         gaps = (logits - largest[:, None]).abs() / between[predicted]
-        return -gaps.sum(1) / (features - mean).norm(dim=1)
+        scores: Tensor = -gaps.sum(1) / (features - mean).norm(dim=1)
+        return scores
 
     return score
 
@@ -179,7 +184,8 @@ def nci(method: Any, head: Head) -> Score:
     def score(logits: Tensor, features: Tensor, moved: Tensor) -> Tensor:
         predicted = logits.max(1).indices
         aligned = (head.weight[predicted] * (features - mean)).sum(1) / (features - mean).norm(dim=1)
-        return -(aligned + method.norm_weight * features.norm(p=1, dim=1))
+        scores: Tensor = -(aligned + method.norm_weight * features.norm(p=1, dim=1))
+        return scores
 
     return score
 
@@ -191,7 +197,7 @@ def relation(method: Any, head: Head) -> Score:
 
     def score(logits: Tensor, features: Tensor, moved: Tensor) -> Tensor:
         unit, p, sums = _unit(features), logits.softmax(1), []
-        for a, b in zip(unit.split(50), p.split(50), strict=True):
+        for a, b in zip(torch.split(unit, 50), torch.split(p, 50), strict=True):
             kernel = torch.cat([(a @ half.T).clamp(min=0) * (b @ half_p.T) for half, half_p in halves], 1)
             edges = (kernel.abs() > method.threshold) * kernel
             sums.append((edges.sign() * edges.abs() ** method.power).sum(1))
@@ -218,7 +224,8 @@ def rmds(method: Any, head: Head) -> Score:
 
     def score(logits: Tensor, features: Tensor, moved: Tensor) -> Tensor:
         centred = features - mean
-        return nearest(logits, features, moved) - (centred @ whole * centred).sum(1)
+        scores: Tensor = nearest(logits, features, moved) - (centred @ whole * centred).sum(1)
+        return scores
 
     return score
 

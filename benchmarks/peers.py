@@ -99,8 +99,8 @@ def _against(method: Detector, repeats: int, size: tuple[int, int, int]) -> Rati
 def in_batches(score: Score, outputs: Outputs, batch: int) -> Tensor:
     """The peer's scores of all samples."""
     moved = next(iter(outputs.views.values()), outputs.features)
-    parts = zip(outputs.logits.split(batch), outputs.features.split(batch), moved.split(batch), strict=True)
-    return torch.cat([score(*part) for part in parts])
+    pieces = (torch.split(part, batch) for part in (outputs.logits, outputs.features, moved))
+    return torch.cat([score(*part) for part in zip(*pieces, strict=True)])
 
 
 def agreement(ours: Tensor, theirs: Tensor) -> str:

@@ -11,8 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from adascale import Head, Outputs, detectors
+from adascale import Detector, Head, Outputs, detectors
 from adascale.detectors import klm, relation
+from adascale.detectors.shaping import Shaping
+from adascale.maths.activations import unit_rows
+from adascale.maths.shortlist import pair_products
 from adascale.testing import example_outputs
 
 
@@ -31,13 +34,14 @@ HEAD = Head(drawn(5, 12) / 3, drawn(5, seed=1))
 
 
 def kth_distance(queries: Tensor, bank: Tensor, k: int) -> Tensor:
-    units = [rows.double() / rows.double().norm(dim=1, keepdim=True).clamp_min(1e-300) for rows in (queries, bank)]
-    exact = torch.cdist(*units, compute_mode="donot_use_mm_for_euclid_dist")
+    unit, known = (unit_rows(rows) for rows in (queries, bank))
+    exact = torch.cdist(unit, known, compute_mode="donot_use_mm_for_euclid_dist")
     return exact.sort(1).values[:, k - 1]
 
 
 def knn_scores(queries: Tensor, bank: Tensor, k: int) -> Tensor:
-    return detectors.KNN(k=k).fit(outputs_of(bank, HEAD), HEAD).score(outputs_of(queries, HEAD))
+    method: Detector = detectors.KNN(k=k).fit(outputs_of(bank, HEAD), HEAD)
+    return method.score(outputs_of(queries, HEAD))
 
 
 @pytest.mark.parametrize("k", [1, 50, 300, 9000])
@@ -105,7 +109,7 @@ def test_klm_is_the_least_divergence(sharpness: float) -> None:
 def test_klm_with_few_candidates_needs_no_second_product() -> None:
     logits = 3 * drawn(400, 60)
     method = detectors.KLM().fit(Outputs(logits, torch.zeros(400, 3)), Head(torch.zeros(60, 3)))
-    with patch.object(klm, "pair_products", side_effect=klm.pair_products) as pairs:
+    with patch.object(klm, "pair_products", side_effect=pair_products) as pairs:
         method.score(Outputs(logits, torch.zeros(400, 3)))
     assert 400 <= len(pairs.call_args.args[2]) < 500
 
@@ -170,6 +174,7 @@ def test_ash_keeps_the_lowest_indices_of_equal_values(name: str) -> None:
     head = Head(torch.eye(4))
     features = torch.tensor([[1.0, 3.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0], [0.0, 0.0, 0.0, 0.0]])
     method = detectors.get(name)(percentile=50, relu=False).fit(None, head)
+    assert isinstance(method, Shaping)
     kept = torch.tensor([[1.0, 3.0, 0.0, 0.0], [2.0, 2.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]).double()
     expected = {
         "ash_p": kept,

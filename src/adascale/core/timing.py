@@ -35,15 +35,16 @@ class Timing:
 
 
 def interleaved(
-    calls: Mapping[str, Callable[[], object]], repeats: int = 21, clock: Callable[[], float] = time.perf_counter
+    calls: Mapping[str, Callable[[], object]], repeats: int = 21, clock: Callable[[], float] | None = None
 ) -> dict[str, Timing]:
     """The time of each call. The calls take turns, so that other work on the machine slows all of them alike.
 
     A turn of a short call repeats it for about a millisecond. The number of repeats is found beforehand, which also
-    warms the call up. clock: ``time.process_time`` counts the processor's time alone, for calls that use one thread.
+    warms the call up. clock: by default the wall's; ``time.process_time`` counts the processor's time alone, for calls that use one thread.
     """
     if repeats < 1:
         raise InputError(f"repeats={repeats}; at least 1 is needed.")
+    clock = clock or time.perf_counter
     counts = {name: _count(call, clock) for name, call in calls.items()}
     seconds = torch.empty(len(calls), repeats, dtype=torch.float64)
     for turn in range(repeats):

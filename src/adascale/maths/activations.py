@@ -164,7 +164,7 @@ def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Ten
 def energy(logits: Tensor) -> Tensor:
     """``E(z) = log sum_c exp(z_c)`` per row (Liu et al., 2020, "Energy-based out-of-distribution detection")."""
     rows = max(1, _CACHED_VALUES // max(1, logits.shape[1]))
-    sums = [part.to(torch.float64, copy=True).exp_().sum(1) for part in logits.split(rows)]
+    sums = [part.to(torch.float64, copy=True).exp_().sum(1) for part in torch.split(logits, rows)]
     total = sums[0] if len(sums) == 1 else torch.cat(sums)
     if len(total) and total.min() > _SMALLEST_SUM and total.isfinite().all():
         return total.log_()

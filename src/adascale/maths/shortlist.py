@@ -34,7 +34,7 @@ def fits_float32(lengths: Tensor) -> bool:
 
 def pairwise(rows: Tensor, columns: Tensor, compute: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """``compute(rows, columns)``, one value for each pair of indices, in pieces (P,), float64."""
-    parts = zip(rows.split(_PAIRS), columns.split(_PAIRS), strict=True)
+    parts = zip(torch.split(rows, _PAIRS), torch.split(columns, _PAIRS), strict=True)
     return torch.cat([torch.empty(0, dtype=torch.float64), *(compute(*part) for part in parts)])
 
 
