@@ -40,7 +40,8 @@ def interleaved(
     """The time of each call. The calls take turns, so that other work on the machine slows all of them alike.
 
     A turn of a short call repeats it for about a millisecond. The number of repeats is found beforehand, which also
-    warms the call up. clock: by default the wall's; ``time.process_time`` counts the processor's time alone, for calls that use one thread.
+    warms the call up. clock: by default `time.perf_counter`; `time.process_time` counts the processor's time alone, for
+    calls that use one thread.
     """
     if repeats < 1:
         raise InputError(f"repeats={repeats}; at least 1 is needed.")
