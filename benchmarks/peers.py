@@ -45,7 +45,8 @@ def scikit_learn_knn(method: Any, head: Head) -> Score:
 
 
 def _unit(features: Tensor) -> Tensor:
-    return features / features.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    unit: Tensor = features / features.norm(dim=1, keepdim=True).clamp(min=1e-12)
+    return unit
 
 
 PEERS: Mapping[str, Mapping[str, Callable[[Any, Head], Score]]] = {
