@@ -7,7 +7,8 @@
 a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of all methods against the bare passes;
 (f) tuning against one extraction; (g) scoring JPEG files against a bare loop; (h) growth; (i) the options of a pass
 (torch.compile, which takes minutes to start, only with --compile); (j) calls that need no network against the
-import of torch. (e), (f) and (i) use the first network alone.
+import of torch; (k) post-processing of each method against the fastest peer that has it: pytorch-ood, if it is
+installed, scikit-learn, and transcriptions of OpenOOD's arithmetic. (e), (f) and (i) use the first network alone.
 Real networks where ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see
 that everything runs. Exit code 1 if a measured ratio exceeds what is promised.
 """
@@ -31,7 +32,7 @@ from benchmarks import passes, postprocessing, start, variants, whole
 from benchmarks.measured import Ratio
 from benchmarks.subjects import REAL, SMALL, Subject, jpegs, names, subject
 
-PARTS = "abcdefghij"
+PARTS = "abcdefghijk"
 
 
 def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled: bool) -> Iterator[Ratio]:
@@ -41,6 +42,10 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
         yield from postprocessing.against_scale(3 if quick else 7 * repeats)
     if "h" in parts:
         yield from postprocessing.growth(1 if quick else repeats)
+    if "k" in parts:
+        from benchmarks import peers  # which needs scikit-learn, and looks for pytorch-ood
+
+        yield from peers.against_peers(repeats, peers.SMALL if quick else peers.SIZE)
     if "i" in parts:
         yield from variants.drafts(repeats)
     if "i" in parts and compiled:

@@ -25,7 +25,11 @@ def keep_counts(features: int, percentile: Tensor) -> Tensor:
 
 def strongest(activations: Tensor, descending: Tensor, percent: float) -> Tensor:
     """A mask of the ``percent`` % largest entries of each row; of equal values, those with the lowest indices."""
-    count = top_count(activations.shape[1], percent)
+    return largest(activations, descending, top_count(activations.shape[1], percent))
+
+
+def largest(activations: Tensor, descending: Tensor, count: int) -> Tensor:
+    """A mask of the ``count`` largest entries of each row, in the same way."""
     least = descending[:, count - 1 : count]
     chosen: Tensor = first_ties(activations > least, activations == least, count)
     return chosen
