@@ -7,7 +7,8 @@
 a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of all methods against the bare passes;
 (f) tuning against one extraction; (g) scoring JPEG files against a bare loop; (h) growth; (i) the options of a pass
 (torch.compile, which takes minutes to start, only with --compile); (j) calls that need no network against the
-import of torch. (e), (f) and (i) use the first network alone.
+import of torch; (k) the peak memory of an extraction against that of a plain forward pass. (e), (f) and (i) use the
+first network alone.
 Real networks where ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see
 that everything runs. Exit code 1 if a measured ratio exceeds what is promised.
 """
@@ -27,11 +28,11 @@ from pathlib import Path
 import torch
 
 from adascale import Preprocess, load_network
-from benchmarks import passes, postprocessing, start, variants, whole
+from benchmarks import extraction, passes, postprocessing, start, variants, whole
 from benchmarks.measured import Ratio
 from benchmarks.subjects import REAL, SMALL, Subject, jpegs, names, subject
 
-PARTS = "abcdefghij"
+PARTS = "abcdefghijk"
 
 
 def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled: bool) -> Iterator[Ratio]:
@@ -53,6 +54,8 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
         here = subject(name, count, val)
         if set(parts) & set("ab"):
             yield from (found for found in passes.scores(here, repeats) if found.part in parts)
+        if "k" in parts:
+            yield from extraction.memory(name, min(3, repeats))
         if "c" in parts:
             yield from passes.decisions(here, repeats)
         if ("e" in parts or "f" in parts) and name == chosen[0]:

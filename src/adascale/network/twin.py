@@ -161,27 +161,33 @@ def _shared(tensor: Tensor) -> Tensor:
 
 def _fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
     """``W' = W g / s``, ``b' = (b - m) g / s + c``, where ``(x - m) g / s + c`` is the norm; it then does nothing."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
     conv.weight, conv.bias = fuse_conv_bn_weights(
         conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
     )
-    norm.forward = _unchanged  # type: ignore[method-assign]
+    norm.forward = _unchanged  # type: ignore[assignment, method-assign]
 
 
 def _unchanged(x: Tensor) -> Tensor:
     return x
 
 
-class _Watch(TorchDispatchMode):
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """What happens to the tensors of this thread. met: the ids of all that operations were given."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.largest, self.reads_values = 0, False
         self.met: set[int] = set()
         self._uses: dict[int, int] = {}
         self._results: dict[int, tuple[nn.Conv2d, Tensor]] = {}
         self._calls: dict[nn.Module, int] = {}
         self._followed: list[tuple[_Pair, Tensor]] = []
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # otherwise torch imports its compiler, which takes seconds
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
