@@ -195,20 +195,21 @@ def test_within_inference_mode(pixels: Any) -> None:
 
 
 def test_other_threads_see_the_network_as_it_is() -> None:
-    """2,000 plain calls beside the passes of a detector: the same logits each time, and flags that never move."""
+    """2,000 plain calls beside the passes of a detector: the same answers of both each time, flags that never move."""
     model: Any = busy(seeded(SmallNet)).eval()
     few = images(2)
     with torch.no_grad():
         expected = model(few)
     model.fc.train()  # flags that a pass would have to change; the result does not depend on them
     detector = OODDetector(model, "adascale_a", p_min=80, p_max=85).fit(images(32))
-    stop, errors = threading.Event(), list[BaseException]()
+    scores, stop, errors = detector.score(few), threading.Event(), list[object]()
 
     def detect() -> None:
         try:
             while not stop.is_set():
-                detector.score(few)
-        except BaseException as error:
+                if not torch.equal(detector.score(few), scores):
+                    errors.append("another score")
+        except Exception as error:
             errors.append(error)
 
     other = threading.Thread(target=detect)

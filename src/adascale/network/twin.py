@@ -24,6 +24,7 @@ from adascale.maths.rounding import alike
 
 FOLDING_SLACK = 1e-6  # how far folding may move the features, relative to the largest
 _CONTENTS = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
+_OWN = frozenset(vars(nn.Module()))  # the attributes that every module has
 _PLAIN = (bool, int, float, str, tuple, type(None))
 _READS = ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero")  # what a branch on values begins with
 
@@ -74,6 +75,8 @@ class Twin:
     def fold(self, features: Callable[[], Tensor]) -> None:
         """Fold batch-norm into the convolution before it, if the features then stay the same.
 
+        A pair is folded if nothing but the norm used the convolution's result in the pass that was watched.
+
         features: those of some images, computed by the twin as it then is.
         """
         pairs = self._pairs
@@ -114,7 +117,8 @@ _Pair = tuple[nn.Conv2d, nn.BatchNorm2d]
 def _copied(model: nn.Module) -> nn.Module | None:
     """The same modules once more, on tensors that share the memory of the originals; None if there cannot be any.
 
-    Everything that is neither a module nor a tensor is shared. Hooks and replaced forwards know the original modules.
+    Everything that is neither a module nor a tensor is shared. Networks with hooks or a replaced forward have no twin:
+    those may know the original modules.
     """
     if not all(map(_is_plain, model.modules())):
         return None
@@ -131,7 +135,7 @@ def _mirrored(value: Any, twins: dict[int, Any]) -> Any:
         twin = twins[id(value)] = object.__new__(type(value))
         for name, part in vars(value).items():
             mirrored = _mirrored(part, twins)
-            vars(twin)[name] = copy.copy(part) if mirrored is part and isinstance(part, dict) else mirrored
+            vars(twin)[name] = copy.copy(part) if mirrored is part and name in _OWN else mirrored
         vars(twin)["training"] = False
         return twin
     if type(value) in (dict, OrderedDict):
