@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy as copying
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -24,10 +23,12 @@ from adascale.network.running import (
     autocast,
     borrowed,
     check_precision,
+    copied,
     held,
     likes_channels_last,
     model_device,
     tidied,
+    unwrapped,
 )
 from adascale.network.twin import Twin
 
@@ -64,7 +65,7 @@ class Classifier:
             raise InputError(f"The model is a {type(model).__name__}; give a torch.nn.Module that returns logits.")
         if isinstance(model, torch.jit.ScriptModule):
             raise InputError("A TorchScript module does not let its features be read; give the original network.")
-        self.model = _copied(_unwrapped(model)) if copy else _unwrapped(model)
+        self.model = copied(unwrapped(model)) if copy else unwrapped(model)
         self.head_name = self.asked_for = head
         self.located = False
         self.precision, self.compiled, self.channels_last = precision, compiled, channels_last
@@ -332,13 +333,6 @@ class Classifier:
         return found
 
 
-def _copied(model: nn.Module) -> nn.Module:
-    try:
-        return copying.deepcopy(model)
-    except Exception as error:
-        raise InputError(f"copy=True: {kind(model)} cannot be copied ({error}); give a copy of your own.") from error
-
-
 def _joined(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
@@ -349,14 +343,3 @@ def _objective(logits: Tensor, temperature: float | None) -> Tensor:
     # The factor T and at least float32 keep the gradient from vanishing in half precision; its signs stay the same.
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return -temperature * (exact / temperature).log_softmax(1).max(1).values.sum()
-
-
-def _unwrapped(model: nn.Module) -> nn.Module:
-    """The network inside DataParallel, DistributedDataParallel and torch.compile."""
-    while True:
-        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            model = model.module
-        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
-            model = inner
-        else:
-            return model

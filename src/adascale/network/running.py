@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -197,3 +198,23 @@ def _eager(model: nn.Module) -> Any:
     compiled = any(getattr(m, "_compiled_call_impl", None) or hasattr(m, "_orig_mod") for m in model.modules())
     stance = getattr(torch.compiler, "set_stance", None)
     return stance("force_eager") if compiled and stance is not None else nullcontext()
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The network inside DataParallel, DistributedDataParallel and torch.compile."""
+    while True:
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        else:
+            return model
+
+
+def copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        raise InputError(
+            f"copy=True: {type(model).__name__} cannot be copied ({error}); give a copy of your own."
+        ) from error
