@@ -8,7 +8,8 @@ a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of 
 (f) tuning against one extraction; (g) scoring JPEG files against a bare loop; (h) growth; (i) the options of a pass
 (torch.compile, which takes minutes to start, only with --compile); (j) calls that need no network against the
 import of torch; (k) post-processing of each method against the fastest peer that has it: pytorch-ood, if it is
-installed, scikit-learn, and transcriptions of OpenOOD's arithmetic. (e), (f) and (i) use the first network alone.
+installed, scikit-learn, and transcriptions of OpenOOD's arithmetic; (l) the peak memory of an extraction against that
+of a plain forward pass. (e), (f) and (i) use the first network alone.
 Real networks where ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see
 that everything runs. Exit code 1 if a measured ratio exceeds what is promised.
 """
@@ -28,11 +29,11 @@ from pathlib import Path
 import torch
 
 from adascale import Preprocess, load_network
-from benchmarks import passes, postprocessing, start, variants, whole
+from benchmarks import extraction, passes, postprocessing, start, variants, whole
 from benchmarks.measured import Ratio
 from benchmarks.subjects import REAL, SMALL, Subject, jpegs, names, subject
 
-PARTS = "abcdefghijk"
+PARTS = "abcdefghijkl"
 
 
 def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled: bool) -> Iterator[Ratio]:
@@ -58,6 +59,8 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
         here = subject(name, count, val)
         if set(parts) & set("ab"):
             yield from (found for found in passes.scores(here, repeats) if found.part in parts)
+        if "l" in parts:
+            yield from extraction.memory(name, min(3, repeats))
         if "c" in parts:
             yield from passes.decisions(here, repeats)
         if ("e" in parts or "f" in parts) and name == chosen[0]:

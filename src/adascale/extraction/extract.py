@@ -30,7 +30,7 @@ def extract_batch(
             features, logits, gradients = _with_gradients(classifier, images, views)
             perturbed = list(_perturbed(classifier, images, views, gradients))
         else:
-            clean = classifier.prepare(images)
+            clean = classifier.prepare(images, copy=False)
             stacked = torch.cat([clean, *(perturb(clean, None, view) for view in views)]) if views else clean
             all_features, all_logits = classifier.forward(stacked)
             features, *perturbed = torch.split(all_features, len(images))
@@ -62,7 +62,7 @@ def _with_gradients(
 def _perturbed(
     classifier: Classifier, images: Tensor, views: Sequence[View], gradients: Mapping[float | None, Tensor]
 ) -> Iterator[Tensor]:
-    clean = classifier.prepare(images)
+    clean = classifier.prepare(images, copy=False)
     for view in views:
         yield classifier.features(perturb(clean, gradients.get(view.temperature), view))
 
