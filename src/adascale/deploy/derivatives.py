@@ -19,10 +19,11 @@ aten = torch.ops.aten
 
 # PyTorch's own rules, which consist of forward operations alone.
 _OF_TORCH = """
-    _log_softmax_backward_data _prelu_kernel_backward _softmax_backward_data batch_norm_backward elu_backward gelu_backward
-    glu_backward hardsigmoid_backward hardswish_backward hardtanh_backward leaky_relu_backward log_sigmoid_backward
-    mish_backward native_batch_norm_backward native_dropout_backward native_group_norm_backward
-    native_layer_norm_backward sigmoid_backward silu_backward softplus_backward tanh_backward threshold_backward
+    _log_softmax_backward_data _prelu_kernel_backward _softmax_backward_data batch_norm_backward elu_backward
+    gelu_backward glu_backward hardsigmoid_backward hardswish_backward hardtanh_backward leaky_relu_backward
+    log_sigmoid_backward mish_backward native_batch_norm_backward native_dropout_backward
+    native_group_norm_backward native_layer_norm_backward sigmoid_backward silu_backward softplus_backward
+    tanh_backward threshold_backward
 """
 Rule = Callable[..., Any]
 
@@ -56,13 +57,6 @@ def convolution_backward(
         back = aten.convolution(
             grad, _mirrored(weight, groups), None, stride, around, dilation, False, [0] * len(around), groups
         )
-        return back, None, None
-    if all(k == 1 for k in weight.shape[2:]) and not any(padding):
-        back = aten.convolution(
-            grad, _mirrored(weight, groups), None, [1] * len(stride), padding, dilation, False, padding, groups
-        )
-        for dim, step in enumerate(stride, 2):
-            back = _spread_out(back, dim, 0, step, images.shape[dim])
         return back, None, None
     lost = [
         size - ((g - 1) * s - 2 * p + reach + 1)
@@ -99,8 +93,8 @@ def _spread_out(values: Tensor, dim: int, start: int, step: int, size: int) -> T
     """The values at ``start, start + step, ...`` of an axis with ``size`` places, 0 elsewhere."""
     dim %= values.ndim
     if step > 1:
-        spaced = _padded(values.unsqueeze(dim + 1), dim + 1, 0, step - 1)
-        values = spaced.flatten(dim, dim + 1)
+        zeros = torch.zeros_like(values)
+        values = torch.stack([values] + [zeros] * (step - 1), dim + 1).flatten(dim, dim + 1)
     return _padded(values, dim, start, size - start - values.shape[dim])
 
 
@@ -149,9 +143,9 @@ def _distributed(
     grad: Tensor, axis: int, windows: Sequence[tuple[int, int]], shares: Sequence[float], size: int
 ) -> Tensor:
     """Every place of the axis gets the sum over the windows that contain it of ``share * gradient``."""
-    widths = {b - a for a, b in windows}
-    if len(widths) == 1 and windows == list(zip(range(0, size, w := widths.pop()), range(w, size + 1, w))):
-        return (grad * shares[0]).repeat_interleave(w, axis % grad.ndim)
+    width = size // len(windows)
+    if list(windows) == [(width * i, width * (i + 1)) for i in range(len(windows))] and width * len(windows) == size:
+        return (grad * shares[0]).repeat_interleave(width, axis % grad.ndim)
     rows = [[share * (a <= place < b) for place in range(size)] for (a, b), share in zip(windows, shares, strict=True)]
     matrix = grad.new_tensor(rows)
     return (grad.transpose(axis, -1) @ matrix).transpose(axis, -1)

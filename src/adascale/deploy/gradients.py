@@ -14,7 +14,9 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from adascale.core.errors import InputError
+from adascale.core.types import View
 from adascale.deploy import derivatives
+from adascale.extraction.perturb import moved, perturb, random_signs
 from adascale.network.classifier import objective
 from adascale.network.heads import kind
 
@@ -24,9 +26,9 @@ _RANDOM = "use pixels='random', which needs no gradient."
 def with_gradients(network: nn.Module, example: Tensor, objectives: Sequence[float | None]) -> fx.GraphModule:
     """``x -> (features, logits, *gradients)``, one input gradient for each objective, by forward operations alone.
 
-    ``network(x)`` gives ``(features, logits)``; it is frozen, in evaluation mode, float32 and on the CPU, and shares its
-    parameters with the result. ``example``: a batch of two or more inputs; the batch size of the result is free, the
-    other sizes are those of the example. The objectives are those of `Classifier.forward_with_gradients`.
+    ``network(x)`` gives ``(features, logits)``; it is frozen, in evaluation mode, float32 and on the CPU. The result
+    shares its parameters. ``example``: a batch of two or more inputs; the batch size of the result is free, the other
+    sizes are those of the example. The objectives are those of `Classifier.forward_with_gradients`.
     """
     graph = as_graph(network, example)
 
@@ -40,6 +42,22 @@ def with_gradients(network: nn.Module, example: Tensor, objectives: Sequence[flo
         return features.detach(), logits.detach(), *wanted
 
     return _forward_only(_traced(passes, example), kind(network))
+
+
+class Perturbation(nn.Module):
+    """`perturb` with one view for inputs of one shape (channels, height, width), as a module that exporters take."""
+
+    signs: Tensor | None
+
+    def __init__(self, view: View, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.view = view
+        # The draw is made here: an exporter would replace it by one of its own.
+        drawn = None if view.needs_gradient else random_signs(shape, view.fraction, view.seed).clone()
+        self.register_buffer("signs", drawn)
+
+    def forward(self, images: Tensor, gradient: Tensor | None = None) -> Tensor:
+        return perturb(images, gradient, self.view) if self.signs is None else moved(images, self.signs, self.view)
 
 
 def as_graph(network: nn.Module, example: Tensor) -> nn.Module:
