@@ -21,11 +21,12 @@ aten = torch.ops.aten
 _OF_TORCH = """
     _log_softmax_backward_data _prelu_kernel_backward _softmax_backward_data batch_norm_backward elu_backward
     gelu_backward glu_backward hardsigmoid_backward hardswish_backward hardtanh_backward leaky_relu_backward
-    log_sigmoid_backward mish_backward native_batch_norm_backward native_dropout_backward
+    log_sigmoid_backward mish_backward native_dropout_backward
     native_group_norm_backward native_layer_norm_backward sigmoid_backward silu_backward softplus_backward
     tanh_backward threshold_backward
 """
 Rule = Callable[..., Any]
+_BATCH_NORM: Rule = get_decompositions([aten.native_batch_norm_backward])[aten.native_batch_norm_backward.default]
 
 
 def convolution_backward(
@@ -74,6 +75,27 @@ def _mirrored(weight: Tensor, groups: int) -> Tensor:
         .reshape(groups * each, out // groups, *kernel)
     )
     return back.flip(list(range(2, weight.ndim))) if math.prod(kernel) > 1 else back
+
+
+def batch_norm_backward(
+    grad: Tensor,
+    images: Tensor,
+    weight: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    save_mean: Tensor | None,
+    save_invstd: Tensor | None,
+    train: bool,
+    eps: float,
+    output_mask: Sequence[bool],
+) -> Any:
+    """``dx = dy * w / sqrt(var + eps)`` for running statistics; those of the batch are left to PyTorch's rule."""
+    if train or running_var is None:
+        statistics = (weight, running_mean, running_var, save_mean, save_invstd)
+        return _BATCH_NORM(grad, images, *statistics, train, eps, output_mask)
+    scale = (running_var + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    return grad * scale.view(-1, *[1] * (grad.ndim - 2)), None, None
 
 
 def slice_backward(grad: Tensor, sizes: Sequence[int], dim: int, start: int, end: int, step: int) -> Tensor:
@@ -153,6 +175,7 @@ def _distributed(
 
 def _own_rules() -> dict[Any, Rule]:
     return {
+        aten.native_batch_norm_backward.default: batch_norm_backward,
         aten.convolution_backward.default: convolution_backward,
         aten.slice_backward.default: slice_backward,
         aten.select_backward.default: select_backward,

@@ -60,7 +60,7 @@ class Perturbation(nn.Module):
         return perturb(images, gradient, self.view) if self.signs is None else moved(images, self.signs, self.view)
 
 
-def as_graph(network: nn.Module, example: Tensor) -> nn.Module:
+def as_graph(network: nn.Module, example: Tensor) -> fx.GraphModule:
     """The network as a graph of PyTorch's operations with a free batch size; it shares the parameters.
 
     The exporter first runs the network's Python code with symbolic sizes; code that asks for ``len(x)`` fixes the batch
@@ -76,7 +76,8 @@ def as_graph(network: nn.Module, example: Tensor) -> nn.Module:
             with _plain_attention(), torch.no_grad():
                 shapes = ({0: torch.export.Dim.DYNAMIC},)
                 exported = torch.export.export(network, (example,), dynamic_shapes=shapes, strict=strict)
-            return exported.module(check_guards=False)
+            made = exported.module(check_guards=False)
+            return fx.GraphModule(made, made.graph).eval()  # the exporter's own kind of module refuses eval()
         except Exception as error:  # the exporter lets every error of the network's code through
             reasons.append(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
     raise InputError(f"{kind(network)} cannot be exported: {reasons[0]}")
