@@ -71,7 +71,8 @@ class Squeezed(nn.Module):
         self.down, self.up = nn.Conv2d(8, 4, 1), nn.Conv2d(4, 8, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x * self.up(F.silu(self.down(F.adaptive_avg_pool2d(x, 1)))).sigmoid()
+        gate: Tensor = self.up(F.silu(self.down(F.adaptive_avg_pool2d(x, 1)))).sigmoid()
+        return x * gate
 
 
 MIDDLES: dict[str, Callable[[], nn.Module]] = {
@@ -127,10 +128,11 @@ class Viewed(nn.Module):
         super().__init__()
         self.objectives = list(dict.fromkeys(view.temperature for view in views if view.needs_gradient))
         self.passes, self.again = with_gradients(network, example, self.objectives), as_graph(network, example)
-        self.views = nn.ModuleList(Perturbation(view, tuple(example.shape[1:])) for view in views)
+        self.moves = nn.ModuleList(Perturbation(view, tuple(example.shape[1:])) for view in views)
+        self.temperatures = [view.temperature for view in views]
 
     def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         features, logits, *gradients = self.passes(x)
         of = dict(zip(self.objectives, gradients, strict=True))
-        perturbed = [self.again(v(x, of.get(v.view.temperature)))[0] for v in self.views]
+        perturbed = [self.again(move(x, of.get(t)))[0] for move, t in zip(self.moves, self.temperatures, strict=True)]
         return features, logits, *perturbed, *gradients

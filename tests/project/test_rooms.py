@@ -24,6 +24,7 @@ BELOW = {
     "detectors": "core maths",
     "extraction": f"{_NETWORK} network",
     "decision": _DECISION,
+    "deploy": f"{_DECISION} decision",
     "report": "core maths storage",
     "bench": _BENCH,
     "training": f"{_NETWORK} network",

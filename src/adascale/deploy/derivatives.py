@@ -1,6 +1,6 @@
 """Derivatives as forward operations, for operations whose backward has no counterpart in ONNX.
 
-Every entry of `TABLE` computes what PyTorch's own backward operation computes for the input; parameters are frozen, so
+Every rule of `table` computes what PyTorch's own backward operation computes for the input; parameters are frozen, so
 no other derivative is asked for.
 """
 
@@ -21,9 +21,9 @@ aten = torch.ops.aten
 _OF_TORCH = """
     _log_softmax_backward_data _prelu_kernel_backward _softmax_backward_data batch_norm_backward elu_backward
     gelu_backward glu_backward hardsigmoid_backward hardswish_backward hardtanh_backward leaky_relu_backward
-    log_sigmoid_backward mish_backward native_dropout_backward
-    native_group_norm_backward native_layer_norm_backward sigmoid_backward silu_backward softplus_backward
-    tanh_backward threshold_backward
+    log_sigmoid_backward mish_backward native_dropout_backward native_group_norm_backward
+    native_layer_norm_backward sigmoid_backward silu_backward softplus_backward tanh_backward
+    threshold_backward
 """
 Rule = Callable[..., Any]
 _BATCH_NORM: Rule = get_decompositions([aten.native_batch_norm_backward])[aten.native_batch_norm_backward.default]
@@ -45,35 +45,27 @@ def convolution_backward(
     """``dx`` of ``y = w * x``: the transposed convolution of ``dy``, or the convolution if that one is transposed."""
     if any(output_mask[1:]):
         return NotImplemented  # the weights depend on the input
+    rest = (None, None)
     if transposed:
-        return (
-            aten.convolution(grad, weight, None, stride, padding, dilation, False, output_padding, groups),
-            None,
-            None,
-        )
+        return aten.convolution(grad, weight, None, stride, padding, dilation, False, output_padding, groups), *rest
     spread = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
-    if all(s == 1 for s in stride) and all(p <= reach for p, reach in zip(padding, spread, strict=True)):
+    around = [reach - p for p, reach in zip(padding, spread, strict=True)]
+    if all(s == 1 for s in stride) and min(around) >= 0:
         # With stride 1 an ordinary convolution with the mirrored kernel does it, which engines compute much faster.
-        around = [reach - p for p, reach in zip(padding, spread, strict=True)]
-        back = aten.convolution(
-            grad, _mirrored(weight, groups), None, stride, around, dilation, False, [0] * len(around), groups
-        )
-        return back, None, None
+        mirrored, nothing = _mirrored(weight, groups), [0] * len(around)
+        return aten.convolution(grad, mirrored, None, stride, around, dilation, False, nothing, groups), *rest
     lost = [
         size - ((g - 1) * s - 2 * p + reach + 1)
         for size, g, s, p, reach in zip(images.shape[2:], grad.shape[2:], stride, padding, spread, strict=True)
     ]
-    return aten.convolution(grad, weight, None, stride, padding, dilation, True, lost, groups), None, None
+    return aten.convolution(grad, weight, None, stride, padding, dilation, True, lost, groups), *rest
 
 
 def _mirrored(weight: Tensor, groups: int) -> Tensor:
     """The kernels (out, in / groups, ...) as those of the way back, (in, out / groups, ...), mirrored in space."""
     out, each, *kernel = weight.shape
-    back = (
-        weight.reshape(groups, out // groups, each, *kernel)
-        .transpose(1, 2)
-        .reshape(groups * each, out // groups, *kernel)
-    )
+    back = weight.reshape(groups, out // groups, each, *kernel).transpose(1, 2)
+    back = back.reshape(groups * each, out // groups, *kernel)
     return back.flip(list(range(2, weight.ndim))) if math.prod(kernel) > 1 else back
 
 
@@ -128,9 +120,8 @@ def _padded(values: Tensor, dim: int, before: int, after: int) -> Tensor:
 
 def max_pool_backward(grad: Tensor, images: Tensor, *settings: Any) -> Tensor:
     """Every gradient goes to the place of its maximum; ``settings`` end with those places."""
-    indices, axes = settings[-1], images.ndim - grad.ndim + 2
-    flat = grad.new_zeros(images.shape).flatten(axes)
-    return flat.scatter_add(-1, indices.flatten(axes), grad.flatten(axes)).view(images.shape)
+    flat = grad.new_zeros(images.shape).flatten(2)
+    return flat.scatter_add(2, settings[-1].flatten(2), grad.flatten(2)).view(images.shape)
 
 
 def avg_pool_backward(

@@ -38,8 +38,8 @@ def with_gradients(network: nn.Module, example: Tensor, objectives: Sequence[flo
             features, logits = graph(leaf)
             if not logits.requires_grad:
                 raise InputError(f"{kind(network)} blocks gradients from its logits to its input; {_RANDOM}")
-            wanted = [torch.autograd.grad(objective(logits, t), leaf, retain_graph=True)[0] for t in objectives]
-        return features.detach(), logits.detach(), *wanted
+            gradients = [torch.autograd.grad(objective(logits, t), leaf, retain_graph=True)[0] for t in objectives]
+        return features.detach(), logits.detach(), *gradients
 
     return _forward_only(_traced(passes, example), kind(network))
 
@@ -85,7 +85,7 @@ def as_graph(network: nn.Module, example: Tensor) -> fx.GraphModule:
 
 def _traced(function: Callable[[Tensor], tuple[Tensor, ...]], example: Tensor) -> fx.GraphModule:
     """The operations that the function makes for a batch of any size, derivatives rewritten by `derivatives.table`."""
-    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)  # type: ignore[no-untyped-call]
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     free = [DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (example.ndim - 1)
     symbolic = mode.from_tensor(example, symbolic_context=StatelessSymbolicContext(dynamic_sizes=free))
     with _plain_attention():
