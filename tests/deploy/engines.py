@@ -53,7 +53,7 @@ def check_against_python(
         graph_of = dict(zip(objectives, found[2 + len(views) :], strict=True))
         for view, seen in zip(views, found[2:], strict=False):
             expected = classifier.features(perturb(batch, of.get(view.temperature), view))
-            assert error(seen, expected) < features
+            assert float((seen - expected).norm() / expected.norm()) < features
             if view.needs_gradient:
                 chosen, same = (selected(g[view.temperature], view) for g in (of, graph_of))
                 assert float((chosen & same).sum() / chosen.sum()) >= pixels
