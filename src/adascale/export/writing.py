@@ -49,15 +49,22 @@ def export_detector(
         proof = Proof(on)
         if early != "if":
             _WRITERS[kind](made, DecisionGraph(fitted).eval(), fitted, record_of(fitted, kind, OUTPUTS))
-            proof = prove(runner(made, list(OUTPUTS)), fitted, rows, on, _ROUNDING[kind])
+            proof = prove(runner(made, list(OUTPUTS)), fitted, rows, on, _rounding(fitted, kind))
         if early is not None:
             decider = clean_path(made) if early == "pair" else made
             _write_early(decider, fitted, early)
             run = runner(decider, list(CLEAN_OUTPUTS))
-            proof = prove_decisions(run, fitted, rows, proof, only_early=early == "pair")
+            proof = prove_decisions(run, fitted, rows, proof, _rounding(fitted, kind), only_early=early == "pair")
         for file in sorted(made.parent.iterdir()):  # the weights of OpenVINO and of large networks are second files
             os.replace(file, path.parent / file.name)
     return proof
+
+
+def _rounding(fitted: Fitted, kind: Format) -> float:
+    """How far the engine moves an activation. A gradient near 0 is rounded to another sign or rank, so that a few of the
+    chosen pixels are others; a change of the memory layout does the same in PyTorch.
+    """
+    return 1e-3 if any(view.needs_gradient for view in fitted.method.views) else _ROUNDING[kind]
 
 
 def check_size(method: Detector) -> None:

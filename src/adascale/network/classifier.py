@@ -281,7 +281,7 @@ class Classifier:
                 "use pixels='random', which needs none."
             )
         gradients = [
-            torch.autograd.grad(_objective(logits, t), leaf, retain_graph=i + 1 < len(temperatures))[0]
+            torch.autograd.grad(objective(logits, t), leaf, retain_graph=i + 1 < len(temperatures))[0]
             for i, t in enumerate(temperatures)
         ]
         return features.detach(), logits.detach(), *gradients
@@ -337,7 +337,7 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
-def _objective(logits: Tensor, temperature: float | None) -> Tensor:
+def objective(logits: Tensor, temperature: float | None) -> Tensor:
     if temperature is None:
         return logits.max(1).values.sum()
     # The factor T and at least float32 keep the gradient from vanishing in half precision; its signs stay the same.
