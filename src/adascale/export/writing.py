@@ -61,8 +61,10 @@ def export_detector(
 
 
 def _rounding(fitted: Fitted, kind: Format) -> float:
-    """How far the engine moves an activation. A gradient near 0 is rounded to another sign or rank, so that a few of the
-    chosen pixels are others; a change of the memory layout does the same in PyTorch.
+    """How far the engine moves an activation.
+
+    A gradient near 0 may be rounded to another sign or rank, so that some of the chosen pixels are others; a change of
+    the memory layout does the same in PyTorch.
     """
     return 1e-3 if any(view.needs_gradient for view in fitted.method.views) else _ROUNDING[kind]
 
