@@ -54,35 +54,35 @@ def test_knn_over_blocks_and_chunks(k: int) -> None:
 def test_knn_among_neighbours_that_float32_cannot_tell_apart() -> None:
     """Distances of 1e-6 to 1e-5: the float32 products of all of them are equal."""
     centre = drawn(1, 12).double()
-    bank = torch.cat([centre + 1e-5 * drawn(20, 12, seed=1), drawn(500, 12, seed=2).double()])
+    bank = torch.cat([centre + 1e-5 * drawn(20, 12, seed=1), drawn(5000, 12, seed=2).double()])
     for k in (1, 7, 20):
         assert torch.allclose(knn_scores(centre, bank, k), kth_distance(centre, bank, k), rtol=1e-9)
 
 
 def test_knn_searches_in_float64_where_the_list_is_cut_off() -> None:
     centre = drawn(1, 12).double()
-    bank = torch.cat([centre + 1e-6 * drawn(600, 12, seed=1), drawn(600, 12, seed=2).double()])
+    bank = torch.cat([centre + 1e-6 * drawn(600, 12, seed=1), drawn(5000, 12, seed=2).double()])
     queries = torch.cat([centre, drawn(3, 12, seed=3).double()])
     assert torch.allclose(knn_scores(queries, bank, 5), kth_distance(queries, bank, 5), rtol=1e-6)
 
 
 def test_knn_with_equal_training_samples() -> None:
-    bank = drawn(3, 12).repeat_interleave(200, 0)
+    bank = drawn(3, 12).repeat_interleave(2000, 0)
     queries = torch.cat([bank[:1], bank[-1:], drawn(5, 12, seed=1)])
-    for k in (1, 200, 201, 600):
+    for k in (1, 2000, 2001, 6000):
         assert torch.allclose(knn_scores(queries, bank, k), kth_distance(queries, bank, k), rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e30])
 def test_knn_of_lengths_that_float32_does_not_hold(size: float) -> None:
-    queries, bank = drawn(20, 12), drawn(100, 12, seed=1)
+    queries, bank = drawn(20, 12), drawn(5000, 12, seed=1)
     scaled = bank.clone()
     scaled[::2] *= size
     assert torch.allclose(knn_scores(queries, scaled, 5), kth_distance(queries, scaled.double(), 5), rtol=1e-9)
 
 
 def test_knn_from_a_file_without_lengths() -> None:
-    reference = outputs_of(drawn(100, 12), HEAD)
+    reference = outputs_of(drawn(5000, 12), HEAD)
     fitted = detectors.KNN(k=3).fit(reference, HEAD)
     earlier = {"bank_": fitted.state()["bank_"]}
     assert torch.equal(detectors.KNN(k=3).restore(earlier, HEAD).score(reference), fitted.score(reference))

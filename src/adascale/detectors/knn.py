@@ -20,7 +20,7 @@ from adascale.maths.shortlist import fits_float32, kth_largest_open, pairwise, p
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_ROWS = 4096  # of the bank at a time, in float32
+_ROWS = 4096  # of the bank at a time, in float32; a smaller bank is searched in float64 at once
 _SPARE = 14  # beyond the k nearest
 _LARGEST = 1.5  # |u . v - ||v||^2 / 2| is at most that
 
@@ -59,7 +59,7 @@ class KNN(Detector):
 
     def _score(self, outputs: Outputs) -> Tensor:
         unit = unit_rows(outputs.features)
-        if not fits_float32(self.lengths_):
+        if len(self.bank_) < _ROWS or not fits_float32(self.lengths_):
             return self._searched(unit)
         similar, index = self._shortlist(unit.float())
         error = _LARGEST * product_error(unit.shape[1])

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 _ROUNDING = 2.0**-24
-_PAIRS = 1024  # pairs of vectors at a time: 16 MB of 2,048 values in float64
+_PAIRS = 128  # pairs of vectors at a time: 2 MB of 2,048 values in float64
 _FITTING = (1e-15, 1e15)  # lengths whose squares and products neither overflow nor vanish in float32
 
 
