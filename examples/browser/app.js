@@ -39,7 +39,7 @@ async function ask(input, alpha) {
 /** Two digits, and no more than needed: 0.42, 0.003, 0.05. */
 const short = (x) => String(Number(x.toPrecision(2)));
 const verdictWords = ({ isOod, pValue }) =>
-  `${isOod ? "unlike" : "like"} the training images: p = ${short(pValue)}`;
+  `${isOod ? "unlike" : "like"} the training images: p\u00a0=\u00a0${short(pValue)}`;
 const className = (index) => state.record.class_names?.[index] ?? `class ${index}`;
 
 function meaning({ pValue }) {
@@ -94,6 +94,7 @@ const judge = (blob, name) =>
     $("original").src = picture.url;
     $("original").alt = name;
     $("details").hidden = false;
+    $("answer").scrollIntoView({ block: "nearest" }); // on a phone it is below the samples
   });
 
 let waiting = false;
@@ -156,10 +157,19 @@ async function take(files) {
   for (const file of files) await judge(file, file.name || "the pasted picture");
 }
 
-/** The slider runs evenly in the logarithm of alpha, from the least p-value to one half. */
-const least = () => 1 / (state.record.calibration.images + 1);
+/** The slider runs evenly in the logarithm of alpha, from the least that can be promised to one half. */
+const least = () => state.record.calibration.least_alpha;
 const fromSlider = (place) => Number((least() * (0.5 / least()) ** (place / 1000)).toPrecision(2));
 const toSlider = (alpha) => (1000 * Math.log(alpha / least())) / Math.log(0.5 / least());
+
+/** What alpha promises. The comparison leaves room for two digits: 0.0068 stands for 1 / 147. */
+function promise(alpha) {
+  const { confidence, images } = state.record.calibration;
+  const percent = (share) => `${Number((100 * share).toPrecision(2))} %`;
+  const sure = confidence === null ? "On average" : `With ${percent(confidence)} confidence`;
+  const words = `${sure}, at most ${percent(Math.max(alpha, least()))} of the pictures that are like the training images are called unlike.`;
+  return alpha > 0.99 * least() ? words : `${words} ${images} calibration images cannot promise less.`;
+}
 
 function setAlpha(alpha, from) {
   const valid = alpha > 0 && alpha < 1;
@@ -172,8 +182,7 @@ function setAlpha(alpha, from) {
   if (from !== "alpha") $("alpha").value = String(alpha);
   if (from !== "slider") $("slider").value = String(toSlider(alpha));
   $("slider").setAttribute("aria-valuetext", `alpha ${alpha}`);
-  const share = `${Number((100 * alpha).toPrecision(3))} %`;
-  $("rate").textContent = `At most ${share} of the pictures that are like the training images are called unlike, on average.`;
+  $("rate").textContent = promise(alpha);
   again();
 }
 
@@ -209,8 +218,9 @@ async function offer(names) {
     button.type = "button";
     button.append(image, name.replace(/\.\w+$/, ""));
     button.addEventListener("click", async () => judge(await (await fetch(image.src)).blob(), name));
-    list.append(Object.assign(document.createElement("li"), {}));
-    list.lastElementChild.append(button);
+    const item = document.createElement("li");
+    item.append(button);
+    list.append(item);
   }
   $("samples").hidden = names.length === 0;
 }
@@ -226,7 +236,7 @@ async function start() {
   }
   const { method, calibration, class_names: names } = state.record;
   const known = names ? ` It knows ${names.length} classes: ${names.slice(0, 10).join(", ")}${names.length > 10 ? ", ..." : "."}` : "";
-  $("about").append(` The detector is ${method}, calibrated on ${calibration.images} images.${known}`);
+  $("about").append(` The method is ${method}, calibrated on ${calibration.images} images.${known}`);
   listen();
   setAlpha(calibration.alpha);
   for (const id of ["file", "slider", "alpha"]) $(id).disabled = false;

@@ -23,7 +23,8 @@ from PIL import Image
 from adascale import OODDetector, Preprocess
 from adascale.core.errors import AdascaleError, InputError
 from adascale.core.extras import optional
-from adascale.export.onnx_file import read_onnx
+from adascale.export.onnx_file import EXTRA, read_onnx, write_onnx
+from adascale.maths.promise import least_alphas
 from adascale.network import digits
 
 HERE = Path(__file__).resolve().parent
@@ -60,15 +61,24 @@ def build(out: Path, detector: Path | None, samples: Sequence[Path]) -> None:
     pictures = out / "samples"
     shutil.rmtree(pictures, ignore_errors=True)
     pictures.mkdir()
-    if detector is None:
-        demo(out / "detector.onnx", pictures)
-    else:
-        shutil.copyfile(detector, out / "detector.onnx")
+    offered = demo(out / "detector.onnx", pictures) if detector is None else []
     for sample in samples:
         shutil.copyfile(sample, pictures / sample.name)
-    record = read_onnx(out / "detector.onnx")
+        offered.append(sample.name)
+    record = with_alpha(detector or out / "detector.onnx", out / "detector.onnx")
+    calibration = record["calibration"]
+    calibration["least_alpha"] = least_alphas(calibration["images"], calibration["confidence"])[0]
     write_json(out / "record.json", {name: record[name] for name in FIELDS if name in record})
-    write_json(out / "samples.json", sorted(path.name for path in pictures.iterdir()))
+    write_json(out / "samples.json", offered)
+
+
+def with_alpha(source: Path, target: Path) -> dict[str, Any]:
+    """A copy whose input ``alpha`` has no default: onnxruntime-web takes no value for an input that has one."""
+    record, model = read_onnx(source), optional("onnx", EXTRA).load(source)
+    values = model.graph.initializer
+    for value in [value for value in values if value.name == "alpha"]:
+        values.remove(value)
+    return write_onnx(target, model, record)
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -113,19 +123,21 @@ def fetch(folder: Path) -> None:
         raise InputError(f"{NO_NPM}: {reason}")
 
 
-def demo(path: Path, pictures: Path) -> None:
-    """A detector for the digits 0 to 7, as `adascale demo` fits it, and pictures that it knows and does not know."""
+def demo(path: Path, pictures: Path) -> list[str]:
+    """A detector for the digits 0 to 7, as `adascale demo` fits it, and the names of some pictures to try."""
     data = digits.load_digits()
     names = [f"digit {digit}" for digit in range(digits.KNOWN_DIGITS)]
     network = digits.train_network(data["train"])
     detector = OODDetector(network, preprocess=Preprocess(**digits.PREPROCESS), classes=names)
     print(detector.fit(digits.inputs(data["fit"])).export(path, verify=digits.inputs(data["test"])))
-    for i, label in enumerate((data["test"].labels or ())[:3]):
-        data["test"].open(i).save(pictures / f"known digit {label} ({i + 1}).png")
-    for i in range(2):
-        data["near"].open(i).save(pictures / f"unknown digit ({i + 1}).png")
-    for photograph, name in zip(optional("sklearn.datasets", "demo").load_sample_images().images, ("temple", "flower")):
-        Image.fromarray(photograph).save(pictures / f"photograph of a {name}.png")
+    temple, flower = map(Image.fromarray, optional("sklearn.datasets", "demo").load_sample_images().images)
+    known, unknown = data["test"], data["near"]
+    chosen = {f"known digit {(known.labels or ())[i]}": known.open(i) for i in range(2)}
+    chosen |= {"unknown digit 9": unknown.open(0), "unknown digit 8": unknown.open(2)}
+    chosen |= {"photograph of a temple": temple, "photograph of a flower": flower}
+    for name, image in chosen.items():
+        image.save(pictures / f"{name}.png")
+    return [f"{name}.png" for name in chosen]
 
 
 if __name__ == "__main__":
