@@ -1,15 +1,27 @@
 // From a picture to the input of the network. The arithmetic is that of Pillow, which the Python package uses, so that
 // the same pixels give the same input. A picture is {data, width, height, channels} with 8 bits a value, row by row.
 
-/** The decoded pixels, as they are stored: without the turn that EXIF asks for and without colour management. */
+/** A JPEG without its EXIF part: browsers turn a picture as EXIF says, Pillow does not. Others are as they were. */
+async function unturned(blob) {
+  const bytes = new Uint8Array(await blob.arrayBuffer());
+  if (bytes[0] !== 0xff || bytes[1] !== 0xd8) return blob;
+  const parts = [bytes.subarray(0, 2)];
+  let at = 2;
+  while (bytes[at] === 0xff && bytes[at + 1] !== 0xda) { // segments, up to the pixels
+    const end = bytes[at + 1] === 0xff ? at + 1 : at + 2 + 256 * bytes[at + 2] + bytes[at + 3];
+    if (bytes[at + 1] !== 0xe1) parts.push(bytes.subarray(at, end));
+    at = end;
+  }
+  return new Blob([...parts, bytes.subarray(at)], { type: "image/jpeg" });
+}
+
+/** The decoded RGBA pixels as they are stored, without colour management. */
 export async function decode(blob) {
-  const options = { imageOrientation: "none", colorSpaceConversion: "none", premultiplyAlpha: "none" };
-  const bitmap = await createImageBitmap(blob, options);
-  const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
-  const context = canvas.getContext("2d", { willReadFrequently: true });
+  const options = { colorSpaceConversion: "none", premultiplyAlpha: "none" };
+  const bitmap = await createImageBitmap(await unturned(blob), options);
+  const context = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d", { willReadFrequently: true });
   context.drawImage(bitmap, 0, 0);
-  bitmap.close();
-  return context.getImageData(0, 0, canvas.width, canvas.height);
+  return context.getImageData(0, 0, bitmap.width, bitmap.height);
 }
 
 /** RGBA pixels in the channels of the network: three, or one of Pillow's luma. Transparency is dropped. */

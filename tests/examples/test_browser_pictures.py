@@ -1,4 +1,4 @@
-"""The page of `examples/browser` prepares pictures as `Preprocess` does, value for value: its script runs in Node.js."""
+"""The page of `examples/browser` prepares pictures as `Preprocess` does, value for value (in Node.js)."""
 
 from __future__ import annotations
 
