@@ -84,10 +84,11 @@ function next(job) {
   return running;
 }
 
-const judge = (blob, name) =>
+/** `get` gives the file of the picture. */
+const judge = (get, name) =>
   next(async () => {
     state.picture = null;
-    const picture = await opened(blob, name);
+    const picture = await opened(await get(), name);
     state.picture = picture;
     await decide(picture);
     draw(picture.small);
@@ -154,7 +155,7 @@ function note(picture) {
 async function take(files) {
   if (!state.session) return;
   if (!files.length) complain(new Error("There is no picture in what was dropped. Drop a picture file."));
-  for (const file of files) await judge(file, file.name || "the pasted picture");
+  for (const file of files) await judge(() => file, file.name || "the pasted picture");
 }
 
 /** The slider runs evenly in the logarithm of alpha, from the least that can be promised to one half. */
@@ -206,18 +207,26 @@ function listen() {
   document.addEventListener("paste", (event) => {
     if (event.clipboardData.files.length) take([...event.clipboardData.files]);
   });
+  // Single pixels of tiny pictures stay visible; larger pictures are smooth. Images do not pass this event on.
+  document.addEventListener("load", ({ target }) => target.classList.toggle("tiny", target.naturalWidth < 64), true);
   $("alpha").addEventListener("input", (event) => setAlpha(event.target.valueAsNumber, "alpha"));
   $("slider").addEventListener("input", (event) => setAlpha(fromSlider(event.target.valueAsNumber), "slider"));
 }
 
-async function offer(names) {
+async function sample(address, name) {
+  const answer = await fetch(address).catch(() => null);
+  if (!answer?.ok) throw new Error(`${name} could not be loaded: is the web server still there?`);
+  return answer.blob();
+}
+
+function offer(names) {
   const list = $("samples").querySelector("ul");
   for (const name of names) {
     const button = document.createElement("button");
     const image = Object.assign(new Image(), { src: `samples/${encodeURIComponent(name)}`, alt: "" });
     button.type = "button";
     button.append(image, name.replace(/\.\w+$/, ""));
-    button.addEventListener("click", async () => judge(await (await fetch(image.src)).blob(), name));
+    button.addEventListener("click", () => judge(() => sample(image.src, name), name));
     const item = document.createElement("li");
     item.append(button);
     list.append(item);
@@ -227,8 +236,9 @@ async function offer(names) {
 
 async function start() {
   try {
+    listen();
     await load();
-    await offer(await json("samples.json"));
+    offer(await json("samples.json"));
   } catch (error) {
     document.body.dataset.state = "failed";
     say(`The detector could not be loaded: ${error.message}. Build the folder again with build.py.`, "wrong");
@@ -237,7 +247,6 @@ async function start() {
   const { method, calibration, class_names: names } = state.record;
   const known = names ? ` It knows ${names.length} classes: ${names.slice(0, 10).join(", ")}${names.length > 10 ? ", ..." : "."}` : "";
   $("about").append(` The method is ${method}, calibrated on ${calibration.images} images.${known}`);
-  listen();
   setAlpha(calibration.alpha);
   for (const id of ["file", "slider", "alpha"]) $(id).disabled = false;
   document.body.dataset.state = "ready";

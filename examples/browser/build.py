@@ -53,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def build(out: Path, detector: Path | None, samples: Sequence[Path]) -> None:
     """Fill ``out``: the page, the runtime, the detector with its record, the samples."""
+    for path in filter(None, (detector, *samples)):
+        if not path.is_file():
+            raise InputError(f"There is no file {path}.")
     if detector is not None:
         usable(read_onnx(detector), detector)
     runtime(out)
