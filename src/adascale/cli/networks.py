@@ -34,7 +34,7 @@ def network(
     **running: Any,
 ) -> tuple[Classifier, Preprocess]:
     """One network on its device, and its preprocessing with what was given in its place. classes: names of classes."""
-    classifier, known = ready_network(spec, weights, given.device, given.head, **running)
+    classifier, known = ready_network(spec, weights, given.device, given.head, engine=given.engine, **running)
     preprocess = options.preprocess(known, given)
     if draft is not None:
         preprocess = replace(preprocess, draft=draft)
@@ -117,7 +117,7 @@ def detectors(files: list[DetectorFile], given: ScoreCommand) -> dict[str, OODDe
     if given.model is None:
         say(f"network {spec} (named in {first.name})")
     weights = given.weights or about.get("weights")
-    classifier, _ = ready_network(spec, weights, given.device, compiled=given.compiled)
+    classifier, _ = ready_network(spec, weights, given.device, compiled=given.compiled, engine=given.engine)
     loaded = OODDetector.load_all(files, classifier, alpha=given.alpha, confidence=given.confidence)
     for detector in loaded if given.no_confidence else []:
         detector.confidence = None
