@@ -7,7 +7,8 @@
 a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of all methods against the bare passes;
 (f) tuning against one extraction; (g) scoring JPEG files against a bare loop; (h) growth; (i) the options of a pass
 (torch.compile, which takes minutes to start, only with --compile); (j) calls that need no network against the
-import of torch. (e), (f) and (i) use the first network alone.
+import of torch; (k) engines: torch, onnxruntime, OpenVINO, and with --compile torch.compile, each with one thread.
+(e), (f) and (i) use the first network alone, (k) also cifar10_resnet20 if no network is named.
 Real networks where ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see
 that everything runs. Exit code 1 if a measured ratio exceeds what is promised.
 """
@@ -27,11 +28,11 @@ from pathlib import Path
 import torch
 
 from adascale import Preprocess, load_network
-from benchmarks import passes, postprocessing, start, variants, whole
+from benchmarks import engines, passes, postprocessing, start, variants, whole
 from benchmarks.measured import Ratio
 from benchmarks.subjects import REAL, SMALL, Subject, jpegs, names, subject
 
-PARTS = "abcdefghij"
+PARTS = "abcdefghijk"
 
 
 def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled: bool) -> Iterator[Ratio]:
@@ -63,6 +64,10 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
             with tempfile.TemporaryDirectory() as folder:
                 preprocess = jpegs(Path(folder), count, name)
                 yield from whole.scoring(here, Path(folder), preprocess, repeats)
+        if "k" in parts:
+            yield from engines.engines(here, repeats, compiled)
+    if "k" in parts and os.environ.get("ADASCALE_DATA") and tuple(chosen) == REAL:
+        yield from engines.engines(subject(SMALL, 8 if quick else 64, 8 if quick else 300), repeats, compiled)
 
 
 def _whole(here: Subject, parts: str, count: int, repeats: int) -> Iterator[Ratio]:
@@ -94,8 +99,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     parts, chosen = given.only.replace(",", ""), given.networks or list(names())
-    if unknown := (set(parts) - set(PARTS)) | (set(chosen) - set(names())):
-        parser.error(f"{', '.join(sorted(unknown))}: parts are {PARTS}, networks {', '.join(names())}")
+    known = [*names(), *([SMALL] if os.environ.get("ADASCALE_DATA") else [])]
+    if unknown := (set(parts) - set(PARTS)) | (set(chosen) - set(known)):
+        parser.error(f"{', '.join(sorted(unknown))}: parts are {PARTS}, networks {', '.join(known)}")
     if given.repeats < 1:
         parser.error(f"--repeats {given.repeats}: at least 1")
     if given.json is not None and not given.json.parent.is_dir():

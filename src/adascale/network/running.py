@@ -22,10 +22,15 @@ _VALUES_AT_ONCE = 2**17
 
 def at_once(images: Tensor, model: nn.Module) -> int:
     """How many of these images go through the network together: all on a GPU, or where they share statistics."""
-    norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
-    if images.device.type != "cpu" or any(norm.running_mean is None for norm in norms):
+    if images.device.type != "cpu" or shares_statistics(model):
         return max(1, len(images))
     return max(_FEWEST_AT_ONCE, _VALUES_AT_ONCE // max(1, images[:1].numel()))
+
+
+def shares_statistics(model: nn.Module) -> bool:
+    """Whether the images of a batch are normalised by statistics that they share."""
+    norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
+    return any(norm.running_mean is None for norm in norms)
 
 
 def likes_channels_last(model: nn.Module) -> bool:
