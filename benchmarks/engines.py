@@ -114,10 +114,9 @@ def _ratios(subject: Subject, detectors: Detectors, batch: int, repeats: int) ->
         for what, base in (("score", "plain"), ("is_ood", "plain, all")):
             most = _MOST.get((what, engine, subject.name)) if (batch, name) == (BATCHES[0], METHODS[0]) else None
             words = "full score" if what == "score" else f"is_ood, {len(some)} ID images"
+            words += f", {name}, {engine}, batch {batch} / plain forward"
             timing = times[f"{what} {engine} {name}"].over(times[base])
-            yield ratio(
-                "k", f"{words}, {name}, {engine}, batch {batch} / plain forward", subject.name, timing, most, note
-            )
+            yield ratio("k", words, subject.name, timing, most, note)
 
 
 def _agreement(subject: Subject, detector: OODDetector, usual: OODDetector) -> str:

@@ -86,9 +86,8 @@ def _settle(classifier: Classifier, method: Detector, threshold: float, waiting:
     for shape in shapes:
         group = [batch for batch in waiting if len(batch.open) and batch.images.shape[1:] == shape]
         images = torch.cat([batch.images for batch in group])
-        if any(
-            view.needs_gradient for view in method.views
-        ):  # that pass gives the clean outputs too, by the same engine
+        if any(view.needs_gradient for view in method.views):
+            # The pass for the gradient gives the clean outputs too, by the engine that gives the perturbed ones.
             full = extract_batch(classifier, images, method.views)
         else:
             outputs = Outputs.cat([batch.outputs for batch in group])

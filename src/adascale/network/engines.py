@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 SLACK = 1e-4  # of the largest magnitude: what engines of float32 differ by is a tenth of this
 _MOST_SHAPES = 4
-_AT_ONCE = (
-    8  # images; measured on ResNet-50 and DenseNet-101: more take longer, since their activations leave the caches
-)
+_AT_ONCE = 8  # images: more take longer, since their activations do not fit into the caches
 _LARGEST_FILE = 2**30  # bytes of weights; a message of protobuf ends at 2 GB
 Array = np.ndarray[Any, np.dtype[np.float32]]
 Run = Callable[[Array], tuple[Array, Array]]
