@@ -16,11 +16,13 @@ import torch
 from adascale import Classifier, OODDetector
 from adascale.core.engines import ENGINES
 from adascale.core.timing import interleaved
+from adascale.core.types import Outputs
+from adascale.extraction.extract import extract
 from benchmarks.measured import Ratio, ratio
 from benchmarks.passes import plain
 from benchmarks.subjects import Subject
 
-BATCHES = (16, 1)
+BATCHES = {16: 32, 1: 8}  # images of a batch, and how many are decided
 METHODS = ("adascale_l", "combined")
 _MOST = {
     ("score", "openvino", "imagenet_resnet50"): 1.20,
@@ -66,16 +68,15 @@ def _detectors(subject: Subject, compiled: bool) -> Detectors:
 
 
 def _fitted(subject: Subject, option: dict[str, Any]) -> dict[str, OODDetector]:
-    """Random pixels and p 80/85; the first call of each batch size is made here, so that its preparation is over."""
+    """Random pixels and p 80/85, from one extraction. The options' preparation is over afterwards."""
     began, classifier = time.perf_counter(), Classifier(subject.model, **option).locate(subject.known)
     classifier.forward(subject.known[:2])
     print(f"{subject.name}, {option}: ready after {time.perf_counter() - began:.0f} s", file=sys.stderr)
     made = {name: OODDetector(classifier, name, pixels="random", p_min=80, p_max=85) for name in METHODS}
+    views = [view for detector in made.values() for view in detector.method.views]
+    outputs = Outputs.cat(list(extract(classifier, subject.val[:100], views, max(BATCHES))))
     for detector in made.values():
-        detector.batch_size = BATCHES[0]
-        detector.fit(subject.val, tune=False)
-        for batch in BATCHES:
-            detector.score(subject.known[:batch])
+        detector.fit_outputs(outputs, tune=False)
     return made
 
 
@@ -100,7 +101,7 @@ def _at_most(seconds: int) -> Iterator[None]:
 
 def _ratios(subject: Subject, detectors: Detectors, batch: int, repeats: int) -> Iterator[Ratio]:
     """The score of one batch, and the decisions on ID images in such batches."""
-    one, some = subject.known[:batch], subject.known[: 4 * batch]
+    one, some = subject.known[:batch], subject.known[: BATCHES[batch]]
     calls: dict[str, Callable[[], object]] = {"plain": plain(subject, one, batch)}
     calls["plain, all"] = plain(subject, some, batch)
     cases = [(engine, name, detector) for engine, made in detectors.items() for name, detector in made.items()]
@@ -112,7 +113,7 @@ def _ratios(subject: Subject, detectors: Detectors, batch: int, repeats: int) ->
     for engine, name, detector in cases:
         note = _agreement(subject, detector, detectors["torch"][name])
         for what, base in (("score", "plain"), ("is_ood", "plain, all")):
-            most = _MOST.get((what, engine, subject.name)) if (batch, name) == (BATCHES[0], METHODS[0]) else None
+            most = _MOST.get((what, engine, subject.name)) if (batch, name) == (16, METHODS[0]) else None
             words = "full score" if what == "score" else f"is_ood, {len(some)} ID images"
             words += f", {name}, {engine}, batch {batch} / plain forward"
             timing = times[f"{what} {engine} {name}"].over(times[base])
@@ -123,7 +124,7 @@ def _agreement(subject: Subject, detector: OODDetector, usual: OODDetector) -> s
     """How the answers differ from those of torch; each detector was fitted with its own engine."""
     if detector is usual:
         return ""
-    images = torch.cat([subject.known[:32], subject.unknown[:32]])
+    images = torch.cat([subject.known[:16], subject.unknown[:16]])
     found, expected = detector(images), usual(images)
     worst = float(((found.score - expected.score).abs() / expected.score.abs().clamp_min(1e-12)).max())
     flips = int((found.is_ood != expected.is_ood).sum())

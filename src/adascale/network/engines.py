@@ -156,8 +156,7 @@ def export(network: nn.Module, example: Tensor, file: Path) -> None:
 
 
 def _onnxruntime(file: Path, threads: int) -> Run:
-    import onnxruntime as package
-
+    package = optional("onnxruntime", ENGINES["onnxruntime"][0])
     options = package.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.log_severity_level = 3
@@ -171,8 +170,7 @@ def _onnxruntime(file: Path, threads: int) -> Run:
 
 
 def _openvino(file: Path, threads: int) -> Run:
-    import openvino as package
-
+    package = optional("openvino", ENGINES["openvino"][0])
     core = package.Core()
     # Never bf16: it is the default on processors that report it, and kills the process on some of them.
     settings = {
