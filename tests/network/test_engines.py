@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import pickle
 import sys
 from collections.abc import Callable
@@ -170,6 +171,22 @@ def _made_up(_: Path, __: int) -> engines.Run:
 
 
 @needs_onnxruntime
+def test_a_forked_process_makes_its_own_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Classifier(seeded(SmallNet), engine="onnxruntime").locate(images())
+    processes: list[int] = []
+
+    def made(*_: Any) -> engines.Run:
+        processes.append(os.getpid())
+        return lambda given: tuple(one.numpy() for one in network.in_torch(torch.from_numpy(given)))  # type: ignore[return-value]
+
+    monkeypatch.setattr(engines, "_made", made)
+    for process in (1, 1, 2, 2):
+        monkeypatch.setattr(engines.os, "getpid", lambda process=process: process)
+        network.forward(images())
+    assert processes == [1, 2]
+
+
+@needs_onnxruntime
 def test_an_engine_that_computes_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "export", lambda *_: None)
     monkeypatch.setitem(engines._RUNTIMES, "onnxruntime", _made_up)
@@ -205,7 +222,7 @@ def test_a_missing_package(package: str, name: str, extra: str, monkeypatch: pyt
 
 @needs_onnxruntime
 def test_what_only_torch_can_do() -> None:
-    with pytest.raises(InputError, match=r"engine='onnxruntime' runs on the processor; the network is on meta"):
+    with pytest.raises(InputError, match=r"engine='onnxruntime' runs on the processor, the network on meta"):
         Classifier(SmallNet().to("meta"), engine="onnxruntime")
     with pytest.raises(InputError, match=r"engine='onnxruntime' and compiled=True"):
         Classifier(SmallNet(), compiled=True, engine="onnxruntime")

@@ -35,6 +35,8 @@ _AT_ONCE = 8  # images: more take longer, since their activations do not fit int
 _LARGEST_FILE = 2**30  # bytes of weights; a message of protobuf ends at 2 GB
 Array = np.ndarray[Any, np.dtype[np.float32]]
 Run = Callable[[Array], tuple[Array, Array]]
+# Sessions made before a fork. Their threads are not in this process; to end a session would be to wait for them.
+_OF_THE_PARENT: list[Run] = []
 
 
 class Engines:
@@ -56,7 +58,7 @@ class Engines:
         """Refuse what only torch can do."""
         given = f"engine={self.name!r}"
         if classifier.device.type != "cpu":
-            raise InputError(f"{given} runs on the processor; the network is on {classifier.device}: use .cpu().")
+            raise InputError(f"{given} runs on the processor, the network on {classifier.device}: use device='cpu'.")
         if classifier.precision is not None or classifier.compiled:
             other = f"precision={classifier.precision!r}" if classifier.precision else "compiled=True"
             raise InputError(f"{given} and {other}: only torch does the latter; leave one of the two out.")
@@ -75,7 +77,9 @@ class Engines:
 
     def _session(self, classifier: Classifier, images: Tensor) -> Run:
         with self._lock:
-            if self._weights is None or self._process != os.getpid() or self._weights.changed(classifier.model):
+            if forked := self._process != os.getpid():
+                _OF_THE_PARENT.extend(self._sessions.values())
+            if self._weights is None or forked or self._weights.changed(classifier.model):
                 self._sessions, self._process = {}, os.getpid()
                 self._weights, self._together = _Weights(classifier.model), shares_statistics(classifier.model)
             shape = tuple(images.shape[1:])
