@@ -101,6 +101,11 @@ def test_huge_images_are_not_taken_for_infinite_ones(classifier: Classifier, in_
     assert torch.equal(classifier.forward(given)[1].isnan(), in_torch.forward(given)[1].isnan())
 
 
+def test_pixels_are_refused_as_ever(classifier: Classifier) -> None:
+    with pytest.raises(InputError, match=r"The images are torch\.uint8; the network needs the normalised floats"):
+        classifier.forward(images().byte())
+
+
 def test_pickled_without_the_session(classifier: Classifier) -> None:
     expected = classifier.forward(images())[0]
     copy = pickle.loads(pickle.dumps(classifier))
@@ -197,6 +202,21 @@ def test_an_engine_that_computes_something_else_is_refused(monkeypatch: pytest.M
 class Branching(SmallNet):
     def forward(self, x: Tensor) -> Any:
         return super().forward(x if x.mean() > 0 else -x)
+
+
+@needs_onnxruntime
+def test_the_proof_passes_over_an_image_that_overflows(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Classifier(seeded(SmallNet), engine="onnxruntime").locate(images())
+    asked: list[Tensor] = []
+
+    def run(given: Any) -> Any:
+        asked.append(torch.from_numpy(given))
+        return tuple(one.numpy() for one in network.in_torch(asked[-1]))
+
+    monkeypatch.setattr(engines, "_made", lambda *_: run)
+    network.forward(torch.full((1, 3, 16, 16), 3e38))
+    assert [len(given) for given in asked] == [4, 1]
+    assert not network.in_torch(asked[0])[1].isfinite().all()
 
 
 @needs_onnxruntime
