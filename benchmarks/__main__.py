@@ -9,7 +9,8 @@ a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of 
 (torch.compile, which takes minutes to start, only with --compile); (j) calls that need no network against the
 import of torch; (k) post-processing of each method against the fastest peer that has it: pytorch-ood, if it is
 installed, scikit-learn, and transcriptions of OpenOOD's arithmetic; (l) the peak memory of an extraction against that
-of a plain forward pass. (e), (f) and (i) use the first network alone.
+of a plain forward pass; (m) engines: torch, onnxruntime, OpenVINO, and with --compile torch.compile, each with one
+thread. (e), (f) and (i) use the first network alone, (m) also cifar10_resnet20 if no network is named.
 Real networks where ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see
 that everything runs. Exit code 1 if a measured ratio exceeds what is promised.
 """
@@ -29,11 +30,11 @@ from pathlib import Path
 import torch
 
 from adascale import Preprocess, load_network
-from benchmarks import extraction, passes, postprocessing, start, variants, whole
+from benchmarks import engines, extraction, passes, postprocessing, start, variants, whole
 from benchmarks.measured import Ratio
 from benchmarks.subjects import REAL, SMALL, Subject, jpegs, names, subject
 
-PARTS = "abcdefghijkl"
+PARTS = "abcdefghijklm"
 
 
 def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled: bool) -> Iterator[Ratio]:
@@ -71,6 +72,10 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
             with tempfile.TemporaryDirectory() as folder:
                 preprocess = jpegs(Path(folder), count, name)
                 yield from whole.scoring(here, Path(folder), preprocess, repeats)
+        if "m" in parts:
+            yield from engines.engines(here, repeats, compiled)
+    if "m" in parts and os.environ.get("ADASCALE_DATA") and tuple(chosen) == REAL:
+        yield from engines.engines(subject(SMALL, 8 if quick else 64, 8 if quick else 300), repeats, compiled)
 
 
 def _whole(here: Subject, parts: str, count: int, repeats: int) -> Iterator[Ratio]:
@@ -102,8 +107,9 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     parts, chosen = given.only.replace(",", ""), given.networks or list(names())
-    if unknown := (set(parts) - set(PARTS)) | (set(chosen) - set(names())):
-        parser.error(f"{', '.join(sorted(unknown))}: parts are {PARTS}, networks {', '.join(names())}")
+    known = [*names(), *([SMALL] if os.environ.get("ADASCALE_DATA") else [])]
+    if unknown := (set(parts) - set(PARTS)) | (set(chosen) - set(known)):
+        parser.error(f"{', '.join(sorted(unknown))}: parts are {PARTS}, networks {', '.join(known)}")
     if given.repeats < 1:
         parser.error(f"--repeats {given.repeats}: at least 1")
     if given.json is not None and not given.json.parent.is_dir():

@@ -35,12 +35,12 @@ def fitted(subject: Subject, pixels: Pixels) -> OODDetector:
     return detector.fit(subject.val, tune=False)
 
 
-def plain(subject: Subject, images: Tensor) -> Callable[[], object]:
-    """A forward pass as anyone would write it."""
+def plain(subject: Subject, images: Tensor, batch_size: int | None = None) -> Callable[[], object]:
+    """A forward pass as anyone would write it. batch_size: in place of the subject's own."""
 
     def run() -> list[Tensor]:
         with torch.inference_mode():
-            return [subject.model(batch) for batch in images.split(subject.batch)]  # type: ignore[no-untyped-call]
+            return [subject.model(batch) for batch in images.split(batch_size or subject.batch)]  # type: ignore[no-untyped-call]
 
     return run
 

@@ -74,7 +74,7 @@ def test_the_command(tmp_path: Path) -> None:
 def test_a_part_that_does_not_exist() -> None:
     done = run("--only", "z")
     assert done.returncode == 2
-    assert "z: parts are abcdefghijk" in done.stderr
+    assert "z: parts are abcdefghijklm" in done.stderr
 
 
 def test_decisions_are_compared_before_they_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from adascale.core.errors import InputError
 from adascale.core.types import View
 from adascale.export import derivatives
 from adascale.extraction.perturb import moved, perturb, random_signs
-from adascale.network.classifier import objective
 from adascale.network.heads import kind
+from adascale.network.running import objective
 
 _RANDOM = "use pixels='random', which needs no gradient."
 

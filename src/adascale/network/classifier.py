@@ -10,10 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from adascale.core.engines import TORCH, check_engine
 from adascale.core.errors import AdascaleWarning, HeadNotFoundError, InputError
 from adascale.core.types import Head
 from adascale.maths.rounding import alike
 from adascale.network import heads
+from adascale.network.engines import Engines
 from adascale.network.fingerprints import hash_of_code, hash_of_weights
 from adascale.network.heads import Call, kind
 from adascale.network.running import (
@@ -27,6 +29,7 @@ from adascale.network.running import (
     held,
     likes_channels_last,
     model_device,
+    objective,
     tidied,
     unwrapped,
 )
@@ -43,8 +46,9 @@ class Classifier:
     precision: ``bf16`` or ``fp16`` runs the network under autocast. compiled: True, or a backend, runs its
     parts through ``torch.compile`` (slow at first). channels_last: the memory layout of the input; None uses it for
     convolutional networks on a processor that accept it. docs/speed.md says how each changes time and scores.
-    class_names: what the classes are called, in their order, if that is known. copy: True runs a copy of the network
-    with weights of its own, which later changes of the original do not reach.
+    engine: ``onnxruntime`` or ``openvino`` makes the passes without gradients, on the processor; it is proved to give
+    what torch gives. class_names: what the classes are called, in their order, if that is known. copy: True runs a copy
+    of the network with weights of its own, which later changes of the original do not reach.
 
     Passes run on a private twin that shares the network's weights (see `Twin`), so the network itself can be used in
     other threads meanwhile. A network that cannot be copied is run itself: its flags change during a pass.
@@ -58,6 +62,7 @@ class Classifier:
         precision: str | None = None,
         compiled: bool | Backend = False,
         channels_last: bool | None = None,
+        engine: str = TORCH,
         class_names: Sequence[str] = (),
         copy: bool = False,
     ) -> None:
@@ -69,7 +74,10 @@ class Classifier:
         self.head_name = self.asked_for = head
         self.located = False
         self.precision, self.compiled, self.channels_last = precision, compiled, channels_last
-        self.class_names = tuple(class_names)
+        self.engine, self.class_names = check_engine(engine), tuple(class_names)
+        self._engines = None if engine == TORCH else Engines(engine)
+        if self._engines is not None:
+            self._engines.check(self)
         autocast(self.device, precision)  # refuses what does not run here
         self._layout, self._logits_shape = torch.contiguous_format, ()
         self._head_calls = 0  # the most that one pass has made so far
@@ -128,7 +136,8 @@ class Classifier:
             call = heads.find_head(calls, output, self.model)
         else:
             call = heads.named_head(self.head_name, calls, self.model)
-        default = self.device.type == "cpu" and likes_channels_last(self.model)
+        # An engine takes images with the channels first, and lays out the rest by itself.
+        default = self.engine == TORCH and self.device.type == "cpu" and likes_channels_last(self.model)
         wanted = default if self.channels_last is None else self.channels_last
         if wanted and usable.ndim == 4 and self._same_with_channels_last(usable, call):
             self._layout = torch.channels_last
@@ -137,15 +146,7 @@ class Classifier:
 
     def _tell(self, call: Call) -> None:
         """Say once what is not as one might assume: logits before a softmax, or one logit as two classes."""
-        texts = []
-        if call.ending:
-            texts.append(f"{kind(self.model)} ends in a {call.ending}; the logits are those before it.")
-        if call.result.flatten(1).shape[1] == 1:
-            texts.append(
-                f"{kind(self.model)} has one logit z, which is taken as two classes, 0 and 1, with the logits "
-                "[-z/2, z/2]: the probabilities of [0, z], with both classes alike."
-            )
-        for text in texts if not self._told else ():
+        for text in heads.remarks(call, self.model) if not self._told else ():
             warnings.warn(text, AdascaleWarning, stacklevel=4)
         self._told = True
 
@@ -187,20 +188,29 @@ class Classifier:
         return images.detach().to(self.device, self.dtype, non_blocking=upward, copy=copy, memory_format=layout)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """``(features, logits)``, without gradients."""
-        with self.ready(), torch.inference_mode():
+        """``(features, logits)``, without gradients, from the engine."""
+        return self.in_torch(images) if self._engines is None else self._engines.forward(self, images)
+
+    def in_torch(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The same from torch, whatever the engine is."""
+        with self._borrowed(), torch.inference_mode():
             parts = [self._run(part) for part in self._pieces(images)]
         features, logits = (_joined(column) for column in zip(*parts, strict=True))
         return features, logits
 
-    def features(self, images: Tensor) -> Tensor:
-        """The features alone; the head is not computed."""
-        with self.ready(), torch.inference_mode():
+    def features(self, images: Tensor, *, in_torch: bool = False) -> Tensor:
+        """The features alone; the head is not computed. in_torch: whatever the engine is."""
+        if self._engines is not None and not in_torch:
+            return self._engines.forward(self, images)[0]
+        with self._borrowed(), torch.inference_mode():
             return _joined([self._run_to_the_head(part) for part in self._pieces(images)])
 
+    def ready(self) -> AbstractContextManager[None]:
+        """The network as a pass needs it. Passes within this context find it so already. An engine needs nothing."""
+        return self._borrowed() if self._engines is None else nullcontext()
+
     @contextmanager
-    def ready(self) -> Iterator[None]:
-        """The network as a pass needs it. Passes within this context find it so already."""
+    def _borrowed(self) -> Iterator[None]:
         with self._passing(), autocast(self.device, self.precision):
             if self.compiled and self._parts is None:
                 backend: Backend = "inductor" if isinstance(self.compiled, bool) else self.compiled
@@ -262,12 +272,12 @@ class Classifier:
     def forward_with_gradients(
         self, images: Tensor, temperatures: Sequence[float | None] = (None,)
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """``(features, logits, gradients)``: one pass, then one input gradient for each objective.
+        """``(features, logits, gradients)`` from torch: one pass, then one input gradient for each objective.
 
         None stands for ``d z[y_pred] / d x``, a temperature ``T`` for the gradient of the cross-entropy of ``z / T``
         against ``y_pred``. No parameter gradient is computed.
         """
-        with self.ready(), torch.inference_mode(False), torch.enable_grad():
+        with self._borrowed(), torch.inference_mode(False), torch.enable_grad():
             parts = [self._with_gradients(part, temperatures) for part in self._pieces(images)]
         features, logits, *gradients = (_joined(column) for column in zip(*parts, strict=True))
         return features, logits, gradients
@@ -293,6 +303,7 @@ class Classifier:
     def code(self) -> str:
         """A hash of how the network computes: its options, its modules' settings, and the user's own source files."""
         options = f"{self.precision} {self.compiled} {self.channels_last} {likes_channels_last(self.model)}"
+        options += "" if self.engine == TORCH else f" {self.engine}"
         return hash_of_code(self.model, options)
 
     def _run(self, images: Tensor) -> tuple[Tensor, Tensor]:
@@ -335,11 +346,3 @@ class Classifier:
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(list(parts))
-
-
-def objective(logits: Tensor, temperature: float | None) -> Tensor:
-    if temperature is None:
-        return logits.max(1).values.sum()
-    # The factor T and at least float32 keep the gradient from vanishing in half precision; its signs stay the same.
-    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return -temperature * (exact / temperature).log_softmax(1).max(1).values.sum()

@@ -29,8 +29,7 @@ def at_once(images: Tensor, model: nn.Module, largest: float | None = None) -> i
 
     largest: the number of values of the largest activation for each value of an image, if that is known.
     """
-    norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
-    if model_device(model).type != "cpu" or any(norm.running_mean is None for norm in norms):
+    if model_device(model).type != "cpu" or shares_statistics(model):
         return max(1, len(images))
     values = max(1, images[:1].numel())
     if largest is None:
@@ -42,6 +41,12 @@ def at_once(images: Tensor, model: nn.Module, largest: float | None = None) -> i
 
 def model_device(model: nn.Module) -> torch.device:
     return next(chain(model.parameters(), model.buffers()), torch.empty(0)).device
+
+
+def shares_statistics(model: nn.Module) -> bool:
+    """Whether the images of a batch are normalised by statistics that they share."""
+    norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
+    return any(norm.running_mean is None for norm in norms)
 
 
 def likes_channels_last(model: nn.Module) -> bool:
@@ -218,3 +223,12 @@ def copied(model: nn.Module) -> nn.Module:
         raise InputError(
             f"copy=True: {type(model).__name__} cannot be copied ({error}); give a copy of your own."
         ) from error
+
+
+def objective(logits: Tensor, temperature: float | None) -> Tensor:
+    """What a pass with gradients differentiates: ``z[y_pred]``, or ``-T`` times the log-softmax of ``z / T`` there."""
+    if temperature is None:
+        return logits.max(1).values.sum()
+    # The factor T and at least float32 keep the gradient from vanishing in half precision; its signs stay the same.
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return -temperature * (exact / temperature).log_softmax(1).max(1).values.sum()
