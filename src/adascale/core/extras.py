@@ -12,10 +12,6 @@ from adascale.core.errors import MissingExtraError
 
 EXTRAS = {
     "scikit-learn": "demo",
-    "onnx": "export",
-    "onnxscript": "export",
-    "onnxruntime": "export",
-    "openvino": "openvino",
     "transformers": "huggingface",
     "onnx": "export",
     "onnxscript": "export",
