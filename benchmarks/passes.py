@@ -1,4 +1,4 @@
-"""(a) the full score against a plain forward pass, (b) against the authors' procedure, (c) decisions, (k) the default's."""
+"""(a) the full score over a plain forward, (b) over the authors' procedure, (c) decisions, (k) those by default."""
 
 from __future__ import annotations
 
