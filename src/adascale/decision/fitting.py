@@ -116,7 +116,7 @@ class Plan:
         """
         if not self.wanted:
             return []
-        parts = self._split(n, train)
+        parts = self.split(n, train)
         if self.tune and not len(parts.chosen):
             raise InputError(f"{n} ID images are too few to tune on; give at least {FEWEST_IMAGES}, or do not tune.")
         needed = 0 if self.tune or self.alpha is None else images_needed(self.alpha, self.confidence)
@@ -126,7 +126,8 @@ class Plan:
         indices: list[int] = judging.tolist()
         return indices
 
-    def _split(self, n: int, train: bool) -> Split:
+    def split(self, n: int, train: bool = False) -> Split:
+        """The split of n images where parameters are chosen. train: as in `share`."""
         return split(n, self.seed, self.share(train), chosen_count(n) if self.judge == "self" else n // 2)
 
     def why_not(self, n: int, features: int | None = None) -> str:
@@ -184,14 +185,14 @@ class Plan:
         n, share = len(outputs), self.share(train is not None)
         chosen = self.chosen(n, train is not None)
         unknown = outliers(chosen, self.views) if chosen and outliers is not None else None
-        parts = self._split(n, train is not None) if unknown else split(n, self.seed, share)
+        parts = self.split(n, train is not None) if unknown else split(n, self.seed, share)
         if share and not len(parts.fitted):
             raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")
         if not unknown:
             return parts, None
         method = self.method.judged(self.grid[0])
         taught = None if self.train_overlaps else train
-        folds = self._folds(method, parts, outputs, len(chosen), unknown, taught)
+        folds = self.folds(method, parts, outputs, len(chosen), unknown, taught)
         made = self.judge == "self"
         against = "outliers made from them" if made else "OOD validation images"
         tuning = search_grid(
@@ -201,7 +202,7 @@ class Plan:
         )
         return parts, tuning
 
-    def _folds(
+    def folds(
         self,
         method: Detector,
         parts: Split,

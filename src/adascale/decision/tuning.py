@@ -19,7 +19,7 @@ from adascale.maths.metrics import auroc
 FEWEST_IMAGES = 64
 MOST_CHOSEN = 200
 _CHOSEN_SHARE = 0.3
-TOLERANCE = 0.0075  # of AUROC: points this close to the best are averaged over
+TOLERANCE = 0.03  # of AUROC: points this close to the best are averaged over
 _PERCENTILES = (60, 65, 70, 75, 80, 85, 90, 95, 99)
 # The grids of the AdaSCALE paper by name. `pairs` is ours: it includes equal percentiles, which give SCALE or LTS.
 GRIDS: Mapping[str, tuple[dict[str, Any], ...]] = {
@@ -99,14 +99,13 @@ def search_grid(
 ) -> Tuning:
     """The point with the highest criterion; the first one if several tie.
 
-    The criterion of a point is the mean over the kinds of outliers of the AUROC of ID images against them, each the
-    mean over the folds. tolerance: the points whose criterion is this close to the highest count as equally good, and
+    tolerance: the points whose criterion is this close to the highest count as equally good, and
     the method averages over them if it can (`Detector.averaged`). train: training images that it is fitted on too.
     """
     if not points:
         raise InputError(f"The grid for {method.name} has no points; give at least one.")
     tried = [*points, {name: getattr(method, name) for name in points[0]}]
-    results = {i: float(aurocs.mean()) for i, aurocs in _judged(method, tried, folds, head, train).items()}
+    results = {i: criterion(aurocs) for i, aurocs in judged(method, tried, folds, head, train).items()}
     default = results.pop(len(points), None)
     if not results:
         raise InputError(f"{method.name} could not be fitted at any of the {len(points)} points of the grid.")
@@ -117,7 +116,15 @@ def search_grid(
     return Tuning(chosen, top, default, judged_by, trials)
 
 
-def _judged(
+def criterion(aurocs: Tensor) -> float:
+    """What a point is worth: the least AUROC over the kinds of outliers.
+
+    A mean over the kinds lets one of them, which may be unlike real OOD images, outvote the others.
+    """
+    return float(aurocs.amin())
+
+
+def judged(
     method: Detector, points: Sequence[Point], folds: Sequence[Fold], head: Head, train: Outputs | None
 ) -> dict[int, Tensor]:
     """AUROC against each kind of outliers, the mean over the folds, for each point that can be fitted in all."""

@@ -48,8 +48,9 @@ class Combined(Detector):
     members: names of methods, or ``file.py:Class``. A member that cannot be fitted on what is given is left out, and
     `note` says why. settings: their parameters, by the name of the member. weights: ``decorrelated``, from the
     correlations of the evidence on ID images, so that what several members say alike does not count several times, and
-    from the number of images (see ``few``); ``equal``; or a number for each member. rule: ``fisher``, the sum; ``tippett``, the largest alone. p_min, p_max,
-    more_pairs, pixels: those of every member that has them, where ``settings`` does not say otherwise.
+    from the number of images (see ``few``); ``equal``; or a number for each member. rule: ``fisher``, the sum;
+    ``tippett``, the largest alone. p_min, p_max, more_pairs, pixels: those of every member that has them, where
+    ``settings`` does not say otherwise.
 
     learn_from: what members that learn from training images are fitted on: ``id``, the ID images like the others, or
     ``train``, the training images if there are any. A network fits its training images, so that their features are
