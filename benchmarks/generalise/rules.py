@@ -12,23 +12,23 @@ from torch import Tensor
 
 from adascale import Outputs, detectors
 from adascale.decision.fitting import Plan
-from adascale.decision.tuning import Point, judged
+from adascale.decision.tuning import KIND_WEIGHTS, Point, judged
 from adascale.detectors import Detector
 from adascale.metrics import auroc
 from benchmarks.generalise.activations import Subject
 from benchmarks.generalise.measuring import ALPHA, Candidate, figures, scores, shares
 
-Criterion = Literal["mean", "least", "both"]
+Criterion = Literal["mean", "sides", "least", "both"]
 Pick = Literal["best", "ratios", "scores"]
-_LEAST_SHARE = {"mean": 0.0, "least": 1.0, "both": 0.5}
+_LEAST_SHARE = {"mean": 0.0, "sides": 0.0, "least": 1.0, "both": 0.5}
 
 
 class Rule(NamedTuple):
     """Which pairs are good, and what is done with them.
 
-    criterion: the AUROC on made-up outliers, as the mean over their kinds, the least, or the mean of these two. Pairs
-    within ``tolerance`` percentage points of the best are good. pick: the best, the mean of ``r`` over all good pairs,
-    or the mean of their standardised scores.
+    criterion: the AUROC on made-up outliers, as the mean over their kinds (sides: with near and far counting the same),
+    the least, or the mean of mean and least. Pairs within ``tolerance`` percentage points of the best are good. pick:
+    the best, the mean of ``r`` over all good pairs, or the mean of their standardised scores.
     """
 
     criterion: Criterion
@@ -36,16 +36,16 @@ class Rule(NamedTuple):
     pick: Pick
 
     def __str__(self) -> str:
-        of = {"mean": "mean over the kinds", "least": "least of the kinds", "both": "mean and least of the kinds"}
+        of = {"mean": "mean", "sides": "mean of near and far", "least": "least", "both": "mean and least"}
         what = {"best": "", "ratios": f", r averaged within {self.tolerance:g}"}
         return of[self.criterion] + what.get(self.pick, f", scores averaged within {self.tolerance:g}")
 
 
-_CRITERIA: tuple[Criterion, ...] = ("mean", "least", "both")
+_CRITERIA: tuple[Criterion, ...] = ("mean", "sides", "least", "both")
 _AVERAGES: tuple[Pick, ...] = ("ratios", "scores")
-SPLITS = 3
+SPLITS = 5
 RULES = [Rule(criterion, 0.0, "best") for criterion in _CRITERIA]
-RULES += [Rule(*parts) for parts in product(_CRITERIA, (0.5, 0.75, 1.0, 2.0, 3.0, 4.0), _AVERAGES)]
+RULES += [Rule(*parts) for parts in product(_CRITERIA, (0.75, 1.0, 1.5, 2.0, 3.0), _AVERAGES)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,9 @@ class Swept:
     def auroc_of(self, rule: Rule) -> float:
         """The mean of near and far, in percent, of what the rule chooses."""
         share = _LEAST_SHARE[rule.criterion]
-        values = (1 - share) * self.judged.mean(0) + share * self.judged.amin(0)
+        kinds = torch.tensor([KIND_WEIGHTS[kind] if rule.criterion == "sides" else 1.0 for kind in self.subject.made])
+        average = kinds.double() @ self.judged / kinds.sum()
+        values = (1 - share) * average + share * self.judged.amin(0)
         good = torch.nonzero(values >= values.max() - rule.tolerance)[:, 0].tolist()
         if rule.pick == "best" or len(good) == 1:
             return float(self.measured[values.argmax()])
@@ -125,7 +127,8 @@ def tuned(subject: Subject, name: str, splits: int = SPLITS) -> Tuned:
         rules = {rule: sweep.auroc_of(rule) for rule in RULES}
         found.append(Tuned(untuned, shipped, float(sweep.measured.max()), rules))
     rules = {rule: mean(one.rules[rule] for one in found) for rule in RULES}
-    return Tuned(*(mean(one[place] for one in found) for place in range(3)), rules)
+    untuned, shipped, hindsight = (mean(values) for values in zip(*(one[:3] for one in found), strict=True))
+    return Tuned(untuned, shipped, hindsight, rules)
 
 
 def _tests(subject: Subject) -> list[Outputs]:

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from adascale import InputError, OODDetector, Outputs, View, detectors
 from adascale.decision.fitting import Plan
-from adascale.decision.tuning import GRIDS, Fold, chosen_count, grid, search_grid
+from adascale.decision.tuning import GRIDS, KIND_WEIGHTS, Fold, chosen_count, grid, search_grid
 from adascale.images.outliers import OUTLIERS, Blurred, Mixed, Sample, Shuffled
 from adascale.maths.split import split
 from adascale.testing import example_outputs
@@ -114,6 +114,20 @@ def test_the_best_point_wins() -> None:
     assert found.chosen == found.trials[aurocs.index(max(aurocs))][0]
     assert found.default_auroc == aurocs[2]  # 90 is the default
     assert "chosen from 3 by AUROC" in str(found)
+    other = Outputs(known.logits, known.features * 0.5, known.views)
+    both = Fold(reference, known, {"x": unknown, "y": other})
+    mean, weighted = (
+        search_grid(detectors.ReAct(), [{"percentile": p} for p in (1, 50, 90)], [both], HEAD, "x", weights=of).trials
+        for of in (None, {"y": 3.0})
+    )
+    alone = [
+        search_grid(detectors.ReAct(), [{"percentile": p} for p in (1, 50, 90)], [fold], HEAD, "x").trials
+        for fold in (Fold(reference, known, {"x": unknown}), Fold(reference, known, {"y": other}))
+    ]
+    for i in range(3):
+        x, y = (trials[i][1] for trials in alone)
+        assert mean[i][1] == pytest.approx((x + y) / 2)
+        assert weighted[i][1] == pytest.approx((x + 3 * y) / 4)
 
 
 def test_points_as_good_as_the_best_are_averaged_over_where_the_method_can() -> None:
@@ -198,6 +212,11 @@ def test_a_stream_keeps_the_images_that_the_split_will_choose() -> None:
     kept = sample.stacked(chosen.tolist())
     assert kept is not None
     assert torch.equal(kept, pictures[chosen])
+
+
+def test_near_and_far_outliers_count_the_same() -> None:
+    assert KIND_WEIGHTS.keys() == OUTLIERS.keys()
+    assert KIND_WEIGHTS["shuffled"] + KIND_WEIGHTS["mixed"] == KIND_WEIGHTS["blurred"]
 
 
 def test_fit_tunes_by_itself_and_says_so(tmp_path: Path) -> None:

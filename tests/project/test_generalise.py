@@ -104,20 +104,19 @@ def test_one_good_pair_is_its_own_average() -> None:
 
 def test_equal_pairs_average_to_themselves_and_criteria_differ() -> None:
     sweep = swept(made_up(), "adascale_l")
-    twins = replace(
-        sweep, points=[sweep.points[3]] * 2, judged=torch.tensor([[90.0, 90.0]]), tested=[sweep.tested[3]] * 2
-    )
+    same = torch.tensor([[90.0, 90.0], [80.0, 80.0]]).double()
+    twins = replace(sweep, points=[sweep.points[3]] * 2, judged=same, tested=[sweep.tested[3]] * 2)
     for pick in ("ratios", "scores"):
-        assert twins.auroc_of(Rule("mean", 1.0, pick)) == pytest.approx(float(sweep.measured[3]))  # type: ignore[arg-type]
-    kinds = torch.tensor([[90.0, 80.0], [60.0, 65.0]])  # mean: the first; least: the second; both: 67.5 and 68.75
+        assert twins.auroc_of(Rule("mean", 1.0, pick)) == pytest.approx(float(sweep.measured[3]))
+    kinds = torch.tensor([[90.0, 80.0], [60.0, 65.0]]).double()  # both: 67.5 and 68.75
     two = replace(sweep, points=sweep.points[:2], judged=kinds, measured=torch.tensor([1.0, 2.0]))
-    assert [two.auroc_of(Rule(of, 0.0, "best")) for of in ("mean", "least", "both")] == [1, 2, 2]  # type: ignore[arg-type]
+    assert [two.auroc_of(Rule(of, 0.0, "best")) for of in ("mean", "least", "both")] == [1, 2, 2]
 
 
 def test_the_shipped_rule_is_one_of_those_compared() -> None:
     one = made_up()
     found = tuned(one, "adascale_l", splits=2)
-    assert found.shipped == pytest.approx(found.rules[Rule("least", 100 * TOLERANCE, "ratios")])
+    assert found.shipped == pytest.approx(found.rules[Rule("sides", 100 * TOLERANCE, "ratios")])
     shipped = [figures(one, scores(one, Candidate("x", LOGITS), seed=seed)).auroc for seed in (0, 1)]
     assert found.shipped == pytest.approx(sum(shipped) / 2)
 

@@ -18,6 +18,7 @@ from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
 from adascale.decision.tuning import (
     FEWEST_IMAGES,
+    KIND_WEIGHTS,
     MOST_CHOSEN,
     TOLERANCE,
     Fold,
@@ -198,6 +199,7 @@ class Plan:
         tuning = search_grid(
             *(method, self.grid, folds, head, f"{len(chosen)} ID images against {against} ({', '.join(unknown)})"),
             train=taught if taught is not None and method.fits_on == "val+train" else None,
+            weights=KIND_WEIGHTS if made else None,
             tolerance=TOLERANCE if made and self.points is None else 0.0,
         )
         return parts, tuning

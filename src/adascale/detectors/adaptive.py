@@ -252,10 +252,11 @@ class Adaptive(Shaping):
         return self._mean_over_pairs(share, ratio)
 
     def _mean_over_pairs(self, share: Values, of: Callable[[Values], Values]) -> Values:
-        first, *others = (of(low + (1 - share) * (high - low)) for low, high in self.pairs)
-        for other in others:
-            first = first + other
-        return first / (1 + len(others)) if others else first
+        found = [of(low + (1 - share) * (high - low)) for low, high in self.pairs]
+        total = found[0]
+        for other in found[1:]:
+            total = total + other
+        return total / len(found) if len(found) > 1 else total
 
     def combined(self, shift: Lazy[Values], mass: Lazy[Values], top: Lazy[Values]) -> Values:
         """The statistic from ``Q``, ``C_o`` and the sum of the k2 % largest of ``a``."""
