@@ -10,7 +10,8 @@ a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of 
 import of torch; (k) post-processing of each method against the fastest peer that has it: pytorch-ood, if it is
 installed, scikit-learn, and transcriptions of OpenOOD's arithmetic; (l) the peak memory of an extraction against that
 of a plain forward pass; (m) engines: torch, onnxruntime, OpenVINO, and with --compile torch.compile, each with one
-thread. (e), (f) and (i) use the first network alone, (m) also cifar10_resnet20 if no network is named.
+thread; (n) decisions of the default, on further networks too. (e), (f) and (i) use the first network alone, (m) also
+cifar10_resnet20 if no network is named.
 Real networks where ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see
 that everything runs. Exit code 1 if a measured ratio exceeds what is promised.
 """
@@ -32,9 +33,9 @@ import torch
 from adascale import Preprocess, load_network
 from benchmarks import engines, extraction, passes, postprocessing, start, variants, whole
 from benchmarks.measured import Ratio
-from benchmarks.subjects import REAL, SMALL, Subject, jpegs, names, subject
+from benchmarks.subjects import REAL, SMALL, Subject, further_names, jpegs, names, subject
 
-PARTS = "abcdefghijklm"
+PARTS = "abcdefghijklmn"
 
 
 def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled: bool) -> Iterator[Ratio]:
@@ -54,10 +55,16 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
         yield from variants.options(
             subject(SMALL if os.environ.get("ADASCALE_DATA") else "resnet18-shaped", 64, 64), repeats, variants.COMPILED
         )
-    for name in chosen:
+    further = [name for name in chosen if name in further_names()]
+    chosen = [name for name in chosen if name not in further]
+    for name in (*chosen, *(further if "n" in parts else ())):
         large = name.startswith(("imagenet", "resnet50"))
         count, val = (8, 8) if quick else (64, 64) if large else (256, 300)
         here = subject(name, count, val)
+        if "n" in parts:
+            yield from passes.default_decisions(here, repeats)
+        if name in further:
+            continue
         if set(parts) & set("ab"):
             yield from (found for found in passes.scores(here, repeats) if found.part in parts)
         if "l" in parts:
@@ -100,14 +107,14 @@ def line(found: Ratio) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=PARTS, help="letters of the parts, e.g. a,c")
-    parser.add_argument("--networks", nargs="*", help=f"of {', '.join(names())}")
+    known = (*names(), *further_names())
+    parser.add_argument("--networks", nargs="*", help=f"of {', '.join(known)}")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    parts, chosen = given.only.replace(",", ""), given.networks or list(names())
-    known = [*names(), *([SMALL] if os.environ.get("ADASCALE_DATA") else [])]
+    parts, chosen = given.only.replace(",", ""), given.networks or list(known)
     if unknown := (set(parts) - set(PARTS)) | (set(chosen) - set(known)):
         parser.error(f"{', '.join(sorted(unknown))}: parts are {PARTS}, networks {', '.join(known)}")
     if given.repeats < 1:

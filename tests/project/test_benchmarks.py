@@ -74,13 +74,15 @@ def test_the_command(tmp_path: Path) -> None:
 def test_a_part_that_does_not_exist() -> None:
     done = run("--only", "z")
     assert done.returncode == 2
-    assert "z: parts are abcdefghijklm" in done.stderr
+    assert "z: parts are abcdefghijklmn" in done.stderr
 
 
 def test_decisions_are_compared_before_they_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = Subject("small", seeded(SmallNet), 8, images(40), images(16, seed=1), 3 * images(16, seed=2))
     found = list(passes.decisions(subject, 1))
     assert len(found) == 4
+    found += passes.default_decisions(subject, 1)
+    assert [entry.most for entry in found] == [None] * 4 + [1.15, None]
     assert all("decisions identical" in entry.note for entry in found)
     decide = OODDetector.decide
 
@@ -90,6 +92,7 @@ def test_decisions_are_compared_before_they_are_timed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(OODDetector, "decide", other_way_round)
     assert all("16 DECISIONS DIFFER" in entry.note for entry in passes.decisions(subject, 1))
+    assert all("16 DECISIONS DIFFER" in entry.note for entry in passes.default_decisions(subject, 1))
 
 
 @pytest.mark.parametrize("name", sorted({name for scores in peers.PEERS.values() for name in scores}))

@@ -177,6 +177,10 @@ class Detector(ABC):
         """The method whose scores judge a grid over these parameters: itself, or the part that they belong to."""
         return self
 
+    def averaged(self, points: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """The parameters that stand for all of these equally good points, best first; by default those of the best."""
+        return points[0]
+
     def suited(self, features: int) -> Mapping[str, Any]:
         """Parameters of the search space for a network with this many features, where they cannot be tuned; by
         default none, which leaves them as they are.

@@ -113,6 +113,10 @@ class Ranking:
         np.divide(total, kept, out=ratio, where=usable)
         return ratio
 
+    def ratio_above(self, percentile: Floats) -> Floats:
+        """`ratio` with the entries above a percentile: one for all rows, or one for each."""
+        return self.ratio(keep_count(self.size, percentile))
+
 
 class RankedRow:
     """`Ranking` for a single row."""

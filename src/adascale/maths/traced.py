@@ -52,6 +52,11 @@ def ratio(descending: Tensor, keep: Tensor, relu: bool = True) -> Tensor:
     return torch.where(usable, values.sum(1) / torch.where(usable, kept, 1.0), 1.0)
 
 
+def ratio_above(descending: Tensor, percentile: Tensor) -> Tensor:
+    """`ratio` with the entries above a percentile: one for each row, or one for all."""
+    return ratio(descending, keep_counts(descending.shape[1], percentile))
+
+
 def fixed_ratio(descending: Tensor, percentile: float, relu: bool = True) -> Tensor:
     """``r`` of each row, ``k`` from one percentile for all."""
     keep = int(keep_count(descending.shape[1], percentile))
