@@ -40,8 +40,9 @@ def quiet() -> Iterator[None]:
 
 
 def traced(module: nn.Module, example: Sequence[Tensor]) -> torch.export.ExportedProgram:
-    """The module as a graph whose first input, the images, may have any number of rows."""
-    shapes: tuple[Any, ...] = ({0: torch.export.Dim(_BATCH)}, *(None for _ in example[1:]))
+    """The module as a graph whose inputs may have any number of rows; a scalar input stays one."""
+    batch = torch.export.Dim(_BATCH)
+    shapes: tuple[Any, ...] = tuple({0: batch} if given.ndim else None for given in example)
     with quiet(), torch.no_grad():
         module(*example)  # what a method computes once and keeps must not be made within the trace
         try:
@@ -64,6 +65,19 @@ def to_onnx(module: nn.Module, example: Sequence[Tensor], inputs: Sequence[str],
         )
     assert made is not None
     return made.model_proto
+
+
+def joined(front: Any, back: Any, names: Sequence[str]) -> Any:
+    """One model: these outputs of ``front`` become the inputs of ``back`` that have the same names. The inputs of
+    ``front``, the other inputs of ``back`` and all its outputs keep their names.
+    """
+    compose = optional("onnx.compose", EXTRA)
+    prefix = f"{front.graph.name}/"
+    front = compose.add_prefix(front, prefix, rename_inputs=False)
+    back = compose.add_prefix(back, "decision/", rename_inputs=False, rename_outputs=False)
+    front.ir_version = back.ir_version = max(front.ir_version, back.ir_version)
+    outputs = [value.name for value in back.graph.output]
+    return compose.merge_models(front, back, [(prefix + name, name) for name in names], outputs=outputs)
 
 
 def with_default(model: Any, name: str, value: float) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -13,8 +15,8 @@ from adascale.core.errors import InputError
 from adascale.core.types import Outputs
 from adascale.export.engines import Run
 from adascale.export.graph import Fitted
-from adascale.extraction.extract import extract
 
+Pictures = npt.NDArray[np.uint8]
 TOLERANCE = 1e-5
 _BATCHES = (1, 7, 32)
 _DRAWS = 8
@@ -25,6 +27,7 @@ class Proof:
     """What was compared. images: how many. worst: the largest difference of scores, relative to the score or to the
     range of the calibration scores, whichever is larger. near: images that rounding alone moves over the threshold.
     p_values: how many differ; an image whose score is a calibration score up to rounding may move by one rank.
+    notes: what else was measured, in words.
     """
 
     images: int
@@ -32,11 +35,13 @@ class Proof:
     near: int
     p_values: int
     on: str
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         text = f"{self.images} images ({self.on}): scores within {self.worst:.1e}, "
         text += f"{self.p_values or 'no'} p-value{'s' * (self.p_values != 1)} moved by rounding, decisions equal"
-        return text + (f" but for {self.near} within rounding of the threshold" if self.near else "")
+        text += f" but for {self.near} within rounding of the threshold" if self.near else ""
+        return "; ".join([text, *self.notes])
 
 
 def stress_rows(shape: tuple[int, ...]) -> Tensor:
@@ -56,7 +61,7 @@ def prove(run: Run, fitted: Fitted, images: Tensor, on: str, rounding: float) ->
     rounding: how far the engine's arithmetic moves an activation, relative to the largest. Scores may differ by
     `TOLERANCE`, or by four times what such a movement does to them, if that is more.
     """
-    known = Outputs.cat(list(extract(fitted.classifier, images, fitted.method.views, _BATCHES[-1])))
+    known = fitted.outputs(images, _BATCHES[-1])
     tolerance = max(TOLERANCE, 4 * _moved(fitted, known, rounding))
     alpha = np.array(fitted.calibration.alpha, dtype=np.float32)
     proof = Proof(len(images), 0.0, 0, 0, on)
@@ -66,6 +71,40 @@ def prove(run: Run, fitted: Fitted, images: Tensor, on: str, rounding: float) ->
         _check_logits(found["logits"], known.logits[rows])
         proof = _compared(proof, found, known[rows], fitted, tolerance)
     return proof
+
+
+def prove_pixels(run: Run, prepare: Run, fitted: Fitted, pictures: Sequence[Pictures], rounding: float) -> Proof:
+    """Compare a file that takes pixels with the detector on the inputs that ``prepare``, its first part, makes of them.
+
+    pictures: batches (n, H, W, C), uint8, each of one size.
+    """
+    alpha = np.array(fitted.calibration.alpha, dtype=np.float32)
+    found = _columns([run({"images": batch, "alpha": alpha}) for batch in pictures])
+    inputs = _columns([prepare({"images": batch}) for batch in pictures])["inputs"]
+    known = fitted.outputs(inputs, _BATCHES[-1])
+    tolerance = max(TOLERANCE, 4 * _moved(fitted, known, rounding))
+    _check_logits(found["logits"], known.logits)
+    return _compared(Proof(len(inputs), 0.0, 0, 0, "pixels"), found, known, fitted, tolerance)
+
+
+def difference_to_pillow(run: Run, fitted: Fitted, pictures: Sequence[Pictures], on: str) -> str:
+    """How far the answers for pixels are from those for images that Pillow has resized, in words."""
+    assert fitted.preprocess is not None
+    calibration = fitted.calibration
+    alpha = np.array(calibration.alpha, dtype=np.float32)
+    found = _columns([run({"images": batch, "alpha": alpha}) for batch in pictures])
+    inputs = torch.stack([fitted.preprocess(picture) for batch in pictures for picture in batch])
+    score = fitted.method.score(fitted.outputs(inputs, _BATCHES[-1]))
+    off = _difference(found["score"].double(), score, _spread(calibration.scores))
+    flipped = int((found["is_ood"] != calibration.is_ood(score)).sum())
+    return (
+        f"against the resizing of Pillow, {len(score)} {on}: {flipped} decisions differ, scores by at most "
+        f"{float(off.max()):.1e} of their range (median {float(off.median()):.1e})"
+    )
+
+
+def _columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, Tensor]:
+    return {name: torch.cat([torch.from_numpy(np.array(part[name])) for part in parts]) for name in parts[0]}
 
 
 def _compared(so_far: Proof, found: Mapping[str, Tensor], outputs: Outputs, fitted: Fitted, tolerance: float) -> Proof:
