@@ -55,7 +55,9 @@ class DecisionPart(nn.Module):
         self.bias: Tensor
 
     def forward(self, finite: Tensor, features: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
-        return self.decision.judged(as_outputs(features, self.weight, self.bias, self.decision.views.views), finite, alpha)
+        return self.decision.judged(
+            as_outputs(features, self.weight, self.bias, self.decision.views.views), finite, alpha
+        )
 
 
 def as_outputs(features: Tensor, weight: Tensor, bias: Tensor, views: Sequence[View]) -> Outputs:
