@@ -44,7 +44,8 @@ def test_the_network_is_int8_and_the_head_is_not(exported: Any) -> None:
     weights = 128 * 3 * 3 * 3
     assert found[onnx.TensorProto.INT8] in range(weights, weights + 2 * 128)  # and zero points
     heads = [one for one in model.graph.initializer if sorted(one.dims) == [5, 128]]
-    assert heads and all(one.data_type != onnx.TensorProto.INT8 for one in heads)
+    assert heads
+    assert all(one.data_type != onnx.TensorProto.INT8 for one in heads)
     assert {node.op_type for node in model.graph.node} >= {"QuantizeLinear", "DequantizeLinear", "Conv"}
 
 
@@ -82,7 +83,8 @@ def test_images_with_nan_are_flagged(exported: Any) -> None:
     broken = noise(3)
     broken[1, 0, 0, 0] = torch.nan
     verdict = load_exported(exported[0])(broken)
-    assert verdict.is_ood[1] and verdict.score[1] == torch.inf
+    assert verdict.is_ood[1]
+    assert verdict.score[1] == torch.inf
     assert verdict.score[[0, 2]].isfinite().all()
 
 

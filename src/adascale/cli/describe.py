@@ -75,10 +75,17 @@ def env(given: EnvCommand) -> None:
 
 
 def inspect(given: InspectCommand) -> None:
-    """Print the record of a detector file as lines of ``section.name  value``."""
-    from adascale.decision.detector_file import DetectorFile
+    """Print the record of a detector file or an exported file as lines of ``section.name  value``."""
+    from adascale.export.formats import SUFFIXES
 
-    record = DetectorFile.read(given.file).described()
+    if given.file.suffix.lower() in SUFFIXES:
+        from adascale.export.engines import read_record
+
+        record = read_record(given.file)
+    else:
+        from adascale.decision.detector_file import DetectorFile
+
+        record = DetectorFile.read(given.file).described()
     if given.as_json:
         print(json.dumps(record))
         return

@@ -108,15 +108,20 @@ def check_output(output: Path, names: set[str]) -> None:
         )
 
 
+def named(file: DetectorFile, model: str | None, weights: Path | None) -> tuple[str, Path | str | None]:
+    """The text and the weights of a detector's network: as given, or as its file says."""
+    about = file.record["about"]
+    spec = model or about.get("model")
+    if spec is None:
+        raise DetectorFileError(f"{file.path} does not say which network it belongs to; pass --model.")
+    if model is None:
+        say(f"network {spec} (named in {file.path.name})")
+    return spec, weights or about.get("weights")
+
+
 def detectors(files: list[DetectorFile], given: ScoreCommand) -> dict[str, OODDetector]:
     """The detectors by the names of their columns: the method's, or the file's where a method comes twice."""
-    about, first = files[0].record["about"], files[0].path
-    spec = given.model or about.get("model")
-    if spec is None:
-        raise DetectorFileError(f"{first} does not say which network it belongs to; pass --model.")
-    if given.model is None:
-        say(f"network {spec} (named in {first.name})")
-    weights = given.weights or about.get("weights")
+    spec, weights = named(files[0], given.model, given.weights)
     classifier, _ = ready_network(spec, weights, given.device, compiled=given.compiled)
     loaded = OODDetector.load_all(files, classifier, alpha=given.alpha, confidence=given.confidence)
     for detector in loaded if given.no_confidence else []:

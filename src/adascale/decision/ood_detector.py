@@ -23,7 +23,8 @@ from adascale.decision.quantising import quantised
 from adascale.decision.saved import load_detectors
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
-from adascale.export.engines import format_of
+from adascale.export.early import Early
+from adascale.export.formats import format_of
 from adascale.export.proof import Proof
 from adascale.export.writing import check_kind, export_detector
 from adascale.images.outliers import Sample
@@ -236,6 +237,7 @@ class OODDetector(Answering):
         *,
         format: str | None = None,
         verify: Any = None,
+        early: Early | None = None,
         pixels: bool = False,
         int8: Any = None,
     ) -> Proof:
@@ -244,20 +246,22 @@ class OODDetector(Answering):
         The suffix says the format: ``.onnx``, ``.xml`` (OpenVINO) or ``.pt2`` (AOTInductor). The file takes
         normalised images (N, C, H, W) and gives ``logits, prediction, score, p_value, is_ood``; its input ``alpha`` may
         be left out. ``verify``: images on which file and detector must agree, besides noise and stress rows; without
-        that proof nothing is written. `load_exported` reads the file.
+        that proof nothing is written. ``early``: ``pair`` writes a second file that decides what the clean pass
+        settles, ``if`` one file of decisions with a branch. `load_exported` reads the files.
 
         ``pixels``: the file takes uint8 images (N, H, W, C) of any size and resizes, crops and normalises them itself.
         ``int8``: in-distribution images, at least 64, to quantise the network with; the method is fitted and calibrated
-        on them again, because the quantised network is another one. Both are for ONNX files. See docs/export.md.
+        on them again, because the quantised network is another one. Both are for ONNX files without ``early``. See
+        docs/export.md.
         """
         fitted, notes = exportable(self, self._calibrated()), tuple[str, ...]()
         pictures = pictures_of(verify, self.preprocess) if pixels else None
-        check_kind(format_of(Path(path), format), fitted, pixels, int8 is not None)
+        check_kind(format_of(Path(path), format), fitted, early, pixels, int8 is not None)
         if int8 is not None:
             fitted, loss = quantised(self, fitted, *self._inputs_of(int8), source_in_words(int8))
             notes = (str(loss),)
         images = None if verify is None else self._inputs_of(verify)[0]
-        proof = export_detector(fitted, Path(path), format, images, pictures)
+        proof = export_detector(fitted, Path(path), format, images, early, pictures)
         return replace(proof, notes=(*proof.notes, *notes))
 
     def _inputs_of(self, images: Any) -> tuple[Tensor, Tensor | None]:

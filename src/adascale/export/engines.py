@@ -5,32 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from adascale.core.errors import DetectorFileError, InputError
+from adascale.core.errors import DetectorFileError
 from adascale.core.extras import optional
 from adascale.export import onnx_file
+from adascale.export.formats import Format, format_of
 
-Format = Literal["onnx", "openvino", "pt2"]
-SUFFIXES: Mapping[str, Format] = {".onnx": "onnx", ".xml": "openvino", ".pt2": "pt2"}
 Arrays = dict[str, npt.NDArray[Any]]
 Run = Callable[[Mapping[str, npt.NDArray[Any]]], Arrays]  # inputs by name -> outputs by name
-
-
-def format_of(path: Path, given: str | None = None) -> Format:
-    """The format that a file name stands for, or the one that was asked for."""
-    found = SUFFIXES.get(path.suffix.lower())
-    if given is not None and given not in SUFFIXES.values():
-        raise InputError(f"format={given!r}; choose one of {', '.join(SUFFIXES.values())}.")
-    if found is None or given not in (None, found):
-        names = ", ".join(f"{suffix} ({name})" for suffix, name in SUFFIXES.items())
-        wish = "" if given is None else f" for format={given!r}"
-        raise InputError(f"The file {path.name} has no suffix{wish} that fits; use {names}.")
-    return found
 
 
 def read_record(path: Path) -> dict[str, Any]:

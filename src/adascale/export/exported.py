@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adascale.core.answers import Verdict
+from adascale.core.answers import Decision, Verdict
 from adascale.core.errors import InputError
+from adascale.export.early import clean_path
 from adascale.export.engines import Arrays, read_record, runner
 from adascale.extraction.given import images_of
 from adascale.images.preprocess import Preprocess
@@ -30,6 +31,8 @@ class Exported:
         self.takes_pixels = bool(self.record["export"].get("pixels"))
         self.preprocess = Preprocess(**given["preprocess"]) if given["preprocess"] else None
         self._outputs: list[str] = self.record["export"]["outputs"]
+        self._clean: Exported | None = None
+        self._threads = threads
         self._run = runner(self.path, self._outputs, threads)
 
     def __call__(self, images: Any, alpha: float | None = None) -> Verdict:
@@ -37,10 +40,40 @@ class Exported:
 
         alpha: the share of in-distribution images that may be flagged, in place of the calibrated one.
         """
+        if self.record["export"]["early"] is not None:
+            raise InputError(f"{self.path.name} holds early decisions, without scores; call decide(images).")
         found = self.arrays(self._inputs(images), alpha)
         columns = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in found.items()}
         is_ood, score, p_value, logits, prediction = (columns[name] for name in _FIELDS)
         return Verdict(is_ood, score, p_value, logits, prediction, class_names=self.class_names)
+
+    def decide(self, images: Any, alpha: float | None = None) -> Decision:
+        """Decisions without scores. A pair of files runs the full one only for images that the clean one leaves open;
+        a file with a branch takes one image at a time.
+        """
+        inputs = self._inputs(images)
+        if self.record["export"]["early"] is None:
+            return self._decide_by_pair(inputs, alpha)
+        each = [self.arrays(inputs[row : row + 1], alpha) for row in range(len(inputs))]
+        columns = {name: np.concatenate([found[name] for found in each]) for name in self._outputs}
+        return self._decision(columns)
+
+    def _decide_by_pair(self, inputs: np.ndarray[Any, Any], alpha: float | None) -> Decision:
+        if self._clean is None and clean_path(self.path).is_file():
+            self._clean = Exported(clean_path(self.path), self._threads)
+        if self._clean is None:
+            found = self.arrays(inputs, alpha)
+            return self._decision({**found, "early": np.zeros(len(inputs), dtype=bool)})
+        found = self._clean.arrays(inputs, alpha)
+        is_ood, rest = np.array(found["is_ood"]), np.flatnonzero(~found["early"])
+        if len(rest):
+            is_ood[rest] = self.arrays(inputs[rest], alpha)["is_ood"]
+        return self._decision({**found, "is_ood": is_ood})
+
+    def _decision(self, found: Arrays) -> Decision:
+        names = ("is_ood", "early", "logits", "prediction")
+        is_ood, early, logits, prediction = (torch.from_numpy(np.ascontiguousarray(found[name])) for name in names)
+        return Decision(is_ood, early, logits, prediction, class_names=self.class_names)
 
     def arrays(self, inputs: np.ndarray[Any, Any], alpha: float | None = None) -> Arrays:
         """The outputs of the file by name, as arrays."""

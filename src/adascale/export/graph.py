@@ -47,6 +47,7 @@ class Fitted:
         return Outputs.cat(list(extract(self.classifier, images, self.method.views, batch_size)))
 
 
+INPUTS = ("images", "alpha")
 OUTPUTS = ("logits", "prediction", "score", "p_value", "is_ood")  # of the graph, for N images: see `Verdict`
 
 
@@ -69,16 +70,21 @@ class DecisionGraph(nn.Module):
         self.least_alphas: Tensor
 
     def forward(self, images: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
-        return self.judged(self.outputs(images), finite_images(images), alpha)
+        outputs = self.outputs(images)
+        return outputs.logits, outputs.logits.argmax(1), *self.judged(images, outputs, alpha)
 
-    def judged(self, outputs: Outputs, finite: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
-        """What follows from the outputs of the network. finite: which images hold numbers only (N,)."""
+    def judged(self, images: Tensor, outputs: Outputs, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Score, p-value and decision."""
+        return self.decided(finite_images(images), outputs, alpha)
+
+    def decided(self, finite: Tensor, outputs: Outputs, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same. finite: which images hold numbers only (N,)."""
         score = self.method.formula(outputs)
         usable = finite & finite_outputs(outputs) & is_finite(score)
         score = torch.where(usable, score, torch.inf)
         rank = self.rank(score)
         p_value = rank.double() / (self.scores.shape[0] + 1)
-        return outputs.logits, outputs.logits.argmax(1), score, p_value, rank <= self.allowed(alpha)
+        return score, p_value, rank <= self.allowed(alpha)
 
     def rank(self, score: Tensor) -> Tensor:
         """``1 + #{calibration >= s}``: the p-value times ``n + 1``."""
@@ -96,6 +102,12 @@ class DecisionGraph(nn.Module):
         features, logits = (all_.unflatten(0, (1 + len(perturbed), -1)) for all_ in self.network(stacked))
         clean, *others = features.unbind(0)
         return Outputs.bare(logits[0], clean, dict(zip(perturbed, others, strict=True)))
+
+
+def example(fitted: Fitted) -> tuple[Tensor, Tensor]:
+    """Inputs for a trace."""
+    images = torch.randn(2, *fitted.shape, generator=torch.Generator().manual_seed(0))
+    return images, torch.tensor(fitted.calibration.alpha, dtype=torch.float32)
 
 
 class Views(nn.Module):

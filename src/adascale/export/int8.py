@@ -117,7 +117,7 @@ def decision_on(network: QuantisedNetwork, fitted: Fitted, name: str = "images")
         2, 1 + len(network.views), network.weight.shape[1], generator=torch.Generator().manual_seed(0)
     )
     example = torch.ones(2, dtype=torch.bool), features, torch.tensor(fitted.calibration.alpha, dtype=torch.float32)
-    model = onnx_file.to_onnx(part, example, (*_BETWEEN, "alpha"), OUTPUTS)
+    model = onnx_file.to_onnx(part, example, (*_BETWEEN, "alpha"), OUTPUTS, batched=2)
     whole = onnx_file.joined(network.model, model, _BETWEEN)
     for value in [given for given in whole.graph.input if given.name == "images"]:
         value.name = name

@@ -39,10 +39,10 @@ def quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def traced(module: nn.Module, example: Sequence[Tensor]) -> torch.export.ExportedProgram:
-    """The module as a graph whose inputs may have any number of rows; a scalar input stays one."""
-    batch = torch.export.Dim(_BATCH)
-    shapes: tuple[Any, ...] = tuple({0: batch} if given.ndim else None for given in example)
+def traced(module: nn.Module, example: Sequence[Tensor], batched: int = 1) -> torch.export.ExportedProgram:
+    """The module as a graph whose first inputs, ``batched`` of them, may have any number of rows."""
+    rows = {0: torch.export.Dim(_BATCH)}
+    shapes = tuple(rows if place < batched else None for place in range(len(example)))
     with quiet(), torch.no_grad():
         module(*example)  # what a method computes once and keeps must not be made within the trace
         try:
@@ -55,10 +55,12 @@ def traced(module: nn.Module, example: Sequence[Tensor]) -> torch.export.Exporte
             ) from error
 
 
-def to_onnx(module: nn.Module, example: Sequence[Tensor], inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """The ``onnx.ModelProto`` of the module."""
+def to_onnx(
+    module: nn.Module, example: Sequence[Tensor], inputs: Sequence[str], outputs: Sequence[str], batched: int = 1
+) -> Any:
+    """The ``onnx.ModelProto`` of the module; batched: see `traced`."""
     optional("onnxscript", EXTRA)
-    program = traced(module, example)
+    program = traced(module, example, batched)
     with quiet():
         made = torch.onnx.export(
             program, input_names=list(inputs), output_names=list(outputs), dynamo=True, verbose=False

@@ -13,7 +13,7 @@ from adascale.core.extras import optional
 from adascale.export.onnx_file import EXTRA
 from adascale.images.preprocess import Preprocess, sides
 
-INPUTS = "inputs"  # what the graph gives, and the decision takes
+INPUT = "inputs"  # what the graph gives, and the decision takes
 # Pillow leaves out what lies beyond the edge and scales the rest. ONNX can do that for cubic filters alone; linear ones
 # repeat the edge, which changes the outermost pixels.
 _MODES: Mapping[str, Mapping[str, Any]] = {
@@ -98,14 +98,14 @@ def pixels_graph(preprocess: Preprocess, opset: int, ir_version: int) -> Any:
         make.make_node("Div", ["levels", "white"], ["shares"]),
         make.make_node("Sub", ["shares", "mean"], ["centred"]),
         make.make_node("Div", ["centred", "std"], ["normalised"]),
-        make.make_node("Reshape", ["normalised", "shape"], [INPUTS]),
+        make.make_node("Reshape", ["normalised", "shape"], [INPUT]),
     ]
     used = {name for node in nodes for name in node.input}
     graph = make.make_graph(
         nodes,
         "preprocess",
         [make.make_tensor_value_info("images", kinds.UINT8, ["batch", "height", "width", channels])],
-        [make.make_tensor_value_info(INPUTS, kinds.FLOAT, ["batch", channels, height, width])],
+        [make.make_tensor_value_info(INPUT, kinds.FLOAT, ["batch", channels, height, width])],
         [onnx.numpy_helper.from_array(value, name) for name, value in constants.items() if name in used],
     )
     return make.make_model(graph, opset_imports=[make.make_opsetid("", opset)], ir_version=ir_version)

@@ -26,22 +26,29 @@ _DRAWS = 8
 class Proof:
     """What was compared. images: how many. worst: the largest difference of scores, relative to the score or to the
     range of the calibration scores, whichever is larger. near: images that rounding alone moves over the threshold.
-    p_values: how many differ; an image whose score is a calibration score up to rounding may move by one rank.
-    notes: what else was measured, in words.
+    p_values: how many differ; an image whose score is a calibration score up to rounding may move by one rank. early:
+    how many images the clean pass decided, in a file with early decisions. notes: what else was measured, in words.
     """
 
-    images: int
-    worst: float
-    near: int
-    p_values: int
     on: str
+    images: int = 0
+    worst: float | None = None
+    near: int = 0
+    p_values: int = 0
+    early: int | None = None
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        text = f"{self.images} images ({self.on}): scores within {self.worst:.1e}, "
-        text += f"{self.p_values or 'no'} p-value{'s' * (self.p_values != 1)} moved by rounding, decisions equal"
-        text += f" but for {self.near} within rounding of the threshold" if self.near else ""
-        return "; ".join([text, *self.notes])
+        parts = []
+        if self.worst is not None:
+            moved = f"{self.p_values or 'no'} p-value{'s' * (self.p_values != 1)} moved by rounding"
+            parts += [f"scores within {self.worst:.1e}", moved]
+        if self.early is not None:
+            parts.append(f"{self.early} decided early")
+        parts.append(
+            "decisions equal" + (f" but for {self.near} within rounding of the threshold" if self.near else "")
+        )
+        return "; ".join([f"{self.images} images ({self.on}): {', '.join(parts)}", *self.notes])
 
 
 def stress_rows(shape: tuple[int, ...]) -> Tensor:
@@ -61,16 +68,41 @@ def prove(run: Run, fitted: Fitted, images: Tensor, on: str, rounding: float) ->
     rounding: how far the engine's arithmetic moves an activation, relative to the largest. Scores may differ by
     `TOLERANCE`, or by four times what such a movement does to them, if that is more.
     """
-    known = fitted.outputs(images, _BATCHES[-1])
+    known = _known(fitted, images)
     tolerance = max(TOLERANCE, 4 * _moved(fitted, known, rounding))
     alpha = np.array(fitted.calibration.alpha, dtype=np.float32)
-    proof = Proof(len(images), 0.0, 0, 0, on)
+    proof = Proof(on, len(images), 0.0)
     for rows in _batches(len(images)):
         given = {"images": images[rows].numpy(), "alpha": alpha}
         found = {name: torch.from_numpy(np.array(value)) for name, value in run(given).items()}
         _check_logits(found["logits"], known.logits[rows])
         proof = _compared(proof, found, known[rows], fitted, tolerance)
     return proof
+
+
+def _known(fitted: Fitted, images: Tensor) -> Outputs:
+    """What the detector sees. A file flags every image with a NaN or an infinity, also where the network does not look
+    at that pixel.
+    """
+    known = fitted.outputs(images, _BATCHES[-1])
+    known.features[~images.flatten(1).isfinite().all(1)] = torch.nan
+    return known
+
+
+def prove_decisions(run: Run, fitted: Fitted, images: Tensor, proof: Proof, only_early: bool) -> Proof:
+    """The same for a file that gives decisions, one image at a time. only_early: some are left open by it."""
+    known = _known(fitted, images)
+    score, size = fitted.method.score(known), _spread(fitted.calibration.scores)
+    near = (score - fitted.calibration.threshold).abs() <= TOLERANCE * score.abs().clamp_min(size)
+    alpha, early, moved = np.array(fitted.calibration.alpha, dtype=np.float32), 0, 0
+    for row, expected in enumerate(fitted.calibration.is_ood(score).tolist()):
+        found = run({"images": images[row : row + 1].numpy(), "alpha": alpha})
+        early += bool(found["early"][0])
+        if (found["early"][0] or not only_early) and bool(found["is_ood"][0]) != expected:
+            if not near[row]:
+                raise _refusal("decides otherwise than the detector on an image")
+            moved += 1
+    return replace(proof, images=len(images), early=early, near=proof.near + moved)
 
 
 def prove_pixels(run: Run, prepare: Run, fitted: Fitted, pictures: Sequence[Pictures], rounding: float) -> Proof:
@@ -84,7 +116,7 @@ def prove_pixels(run: Run, prepare: Run, fitted: Fitted, pictures: Sequence[Pict
     known = fitted.outputs(inputs, _BATCHES[-1])
     tolerance = max(TOLERANCE, 4 * _moved(fitted, known, rounding))
     _check_logits(found["logits"], known.logits)
-    return _compared(Proof(len(inputs), 0.0, 0, 0, "pixels"), found, known, fitted, tolerance)
+    return _compared(Proof("pixels", len(inputs), 0.0), found, known, fitted, tolerance)
 
 
 def difference_to_pillow(run: Run, fitted: Fitted, pictures: Sequence[Pictures], on: str) -> str:
@@ -121,7 +153,7 @@ def _compared(so_far: Proof, found: Mapping[str, Tensor], outputs: Outputs, fitt
     moved = (found["p_value"].double() - calibration.p_value(score)).abs() > 1e-6
     return replace(
         so_far,
-        worst=max(so_far.worst, worst),
+        worst=max(so_far.worst or 0.0, worst),
         near=so_far.near + int(differs.sum()),
         p_values=so_far.p_values + int(moved.sum()),
     )

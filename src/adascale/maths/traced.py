@@ -68,7 +68,8 @@ def interpolated(values: Tensor, knots: Tensor, levels: Tensor) -> Tensor:
     """The line through ``(knots, levels)``, ascending, at these values; beyond the ends it is constant."""
     if knots.shape[0] == 1:
         return levels.expand(values.shape[0])
-    inside = values.clamp(knots[0], knots[-1])
+    # Comparisons in place of a clamp: the exporter's optimiser breaks some graphs with clamps between tensors.
+    inside = torch.where(values < knots[0], knots[0], torch.where(values > knots[-1], knots[-1], values))
     left = ((knots <= inside[:, None]).long().sum(1) - 1).clamp(0, knots.shape[0] - 2)
     rise = (levels[1:] - levels[:-1]) / (knots[1:] - knots[:-1])
     return levels[left] + rise[left] * (inside - knots[left])
