@@ -55,9 +55,8 @@ class DecisionPart(nn.Module):
         self.bias: Tensor
 
     def forward(self, finite: Tensor, features: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
-        return self.decision.judged(
-            as_outputs(features, self.weight, self.bias, self.decision.views.views), finite, alpha
-        )
+        outputs = as_outputs(features, self.weight, self.bias, self.decision.views.views)
+        return outputs.logits, outputs.logits.argmax(1), *self.decision.decided(finite, outputs, alpha)
 
 
 def as_outputs(features: Tensor, weight: Tensor, bias: Tensor, views: Sequence[View]) -> Outputs:
