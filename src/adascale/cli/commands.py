@@ -103,10 +103,17 @@ class ExportCommand(Command, module="export"):
     early: Literal["pair", "if"] | None = option(
         None, "pair: a second file decides what the clean pass settles; if: decisions alone, with a branch."
     )
-    alpha: float | None = option(
+    pixels: bool = option(
+        False, "The file takes uint8 images (N, H, W, C) of any size and prepares them itself.", "--preprocess"
+    )
+    int8: Texts = option(
         None,
-        "Share of in-distribution images that may be flagged [default: as fitted].",
-        check=checks.alpha,
+        "Quantise the network with these ID images (64 or more); the method is fitted and calibrated on them again.",
+        "--int8",
+        check=checks.images,
+    )
+    alpha: float | None = option(
+        None, "Share of in-distribution images that may be flagged [default: as fitted].", check=checks.alpha
     )
     confidence: groups.Confidence = None
     model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)

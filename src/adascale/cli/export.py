@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import Any
 
 from adascale.cli.commands import ExportCommand
 from adascale.cli.console import say
@@ -18,13 +19,22 @@ def export(given: ExportCommand) -> None:
     """Load the detector with its network, write the file, and print the proof."""
     file = DetectorFile.read(given.detector)
     spec, weights = named(file, given.model, given.weights)
-    verify = find_images(given.verify, given.root) if given.verify else None
+    verify, int8 = (_items(part, given) for part in (given.verify, given.int8))
     classifier, _ = ready_network(spec, weights, "cpu")
     detector = OODDetector.load(file, classifier, alpha=given.alpha, confidence=given.confidence)
     say(f"exporting {detector.method.name} with {spec} ...")
-    images = None if verify is None else [verify.item(i) for i in range(len(verify))]
-    proof = detector.export(given.output, format=given.format, verify=images, early=given.early)
+    proof = detector.export(
+        given.output, format=given.format, verify=verify, early=given.early, pixels=given.pixels, int8=int8
+    )
     if given.as_json:
         print(json.dumps({"file": str(given.output), "proof": asdict(proof)}))
     else:
         print(f"{given.output}: {proof}\n{detector.guarantee}")
+
+
+def _items(places: list[str] | None, given: ExportCommand) -> list[Any] | None:
+    """The images of these places."""
+    if not places:
+        return None
+    found = find_images(places, given.root)
+    return [found.item(i) for i in range(len(found))]

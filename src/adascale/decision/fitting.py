@@ -169,7 +169,7 @@ class Plan:
         method = method.fit(reference, head, *more)
         calibration = None
         if self.alpha is not None:
-            calibration = _calibrated(method, outputs[parts.held_out], self.alpha, self.confidence)
+            calibration = calibrated(method, outputs[parts.held_out], self.alpha, self.confidence)
         count = 0 if method.fits_on == "nothing" else len(reference)
         setting = "; ".join(filter(None, [method.note, str(tuning) if tuning else self.why_not(n, features)]))
         return Fitted(method, tuning, setting, count, calibration)
@@ -247,7 +247,8 @@ def _shared_rows(outputs: Outputs, train: Outputs) -> int:
     return shared if shared > max(1, len(outputs) // 50) else 0  # a few may agree by chance
 
 
-def _calibrated(method: Detector, held_out: Outputs, alpha: float, confidence: float | None) -> Calibration:
+def calibrated(method: Detector, held_out: Outputs, alpha: float, confidence: float | None) -> Calibration:
+    """The threshold from images that the method was not fitted on."""
     calibration = Calibration(method.score(held_out), alpha, confidence)
     if not math.isfinite(calibration.threshold) or calibration.scores.isnan().any():
         broken = int((~calibration.scores.isfinite()).sum())

@@ -16,16 +16,18 @@ from adascale.core.errors import AdascaleWarning
 from adascale.core.types import Outputs
 from adascale.decision.answering import Answering
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, save_detector
-from adascale.decision.exporting import exportable
+from adascale.decision.exporting import exportable, pictures_of
 from adascale.decision.fitting import Outliers, Plan, method_of
 from adascale.decision.inputs import Reader, extract_given, outliers_of
 from adascale.decision.provenance import fitting_record, source_in_words
+from adascale.decision.quantising import quantised
 from adascale.decision.saved import classifier_of, load_detectors
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
 from adascale.export.early import Early
+from adascale.export.formats import format_of
 from adascale.export.proof import Proof
-from adascale.export.writing import export_detector
+from adascale.export.writing import check_kind, export_detector
 from adascale.images.outliers import Sample
 from adascale.images.preprocess import Preprocess, as_preprocess
 from adascale.maths.conformal import Calibration
@@ -234,7 +236,14 @@ class OODDetector(Answering):
         return save_detector(path, self, self._calibrated(), {**self.about, **about})
 
     def export(
-        self, path: str | Path, *, format: str | None = None, verify: Any = None, early: Early | None = None
+        self,
+        path: str | Path,
+        *,
+        format: str | None = None,
+        verify: Any = None,
+        early: Early | None = None,
+        pixels: bool = False,
+        int8: Any = None,
     ) -> Proof:
         """Write network, method, calibration and threshold to one file that other engines run.
 
@@ -243,14 +252,28 @@ class OODDetector(Answering):
         be left out. ``verify``: images on which file and detector must agree, besides noise and stress rows; without
         that proof nothing is written. ``early``: ``pair`` writes a second file that decides what the clean pass
         settles, ``if`` one file of decisions with a branch. `load_exported` reads the files.
-        """
-        fitted = exportable(self, self._calibrated())
-        return export_detector(fitted, Path(path), format, self._inputs_of(verify), early)
 
-    def _inputs_of(self, images: Any) -> Tensor | None:
-        if images is None:
-            return None
-        return torch.cat([given.images for given in self._batches(images, skip=True)])
+        ``pixels``: the file takes uint8 images (N, H, W, C) of any size and resizes, crops and normalises them itself.
+        ``int8``: in-distribution images, at least 64, to quantise the network with; the method is fitted and calibrated
+        on them again, because the quantised network is another one. Both are for ONNX files without ``early``. See
+        docs/export.md.
+        """
+        fitted, notes = exportable(self, self._calibrated()), tuple[str, ...]()
+        pictures = pictures_of(verify, self.preprocess) if pixels else None
+        check_kind(format_of(Path(path), format), fitted, early, pixels, int8 is not None)
+        if int8 is not None:
+            fitted, loss = quantised(self, fitted, *self._inputs_of(int8), source_in_words(int8))
+            notes = (str(loss),)
+        images = None if verify is None else self._inputs_of(verify)[0]
+        proof = export_detector(fitted, Path(path), format, images, early, pictures)
+        return replace(proof, notes=(*proof.notes, *notes))
+
+    def _inputs_of(self, images: Any) -> tuple[Tensor, Tensor | None]:
+        """All images as inputs, and their labels where every batch has them."""
+        given = list(self._batches(images, skip=True))
+        labels = [part.labels for part in given if part.labels is not None]
+        inputs = torch.cat([part.images for part in given]) if given else torch.empty(0)
+        return inputs, torch.cat(labels) if labels and len(labels) == len(given) else None
 
     @classmethod
     def load(

@@ -33,11 +33,16 @@ def runner(path: Path, outputs: list[str], threads: int | None = None) -> Run:
 
 
 def _onnxruntime(path: Path, outputs: list[str], threads: int) -> Run:
+    return session_run(str(path), outputs, threads)
+
+
+def session_run(model: str | bytes, outputs: list[str], threads: int | None = None) -> Run:
+    """A function that runs an ONNX model, given by its path or as bytes, with onnxruntime."""
     ort = optional("onnxruntime", onnx_file.EXTRA)
     options = ort.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.intra_op_num_threads, options.inter_op_num_threads = threads or torch.get_num_threads(), 1
     options.log_severity_level = 3  # it warns of the default of alpha, which is meant to be replaceable
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     return lambda given: dict(zip(outputs, session.run(outputs, dict(given)), strict=True))
 
 

@@ -14,6 +14,7 @@ from adascale.core.answers import Decision, Verdict
 from adascale.core.errors import InputError
 from adascale.export.early import clean_path
 from adascale.export.engines import Arrays, read_record, runner
+from adascale.extraction.given import images_of
 from adascale.images.preprocess import Preprocess
 from adascale.maths.promise import check_alpha
 
@@ -82,7 +83,7 @@ class Exported:
 
     def _inputs(self, images: Any) -> np.ndarray[Any, Any]:
         if self.takes_pixels:
-            return _pixels(images)
+            return self._pixels(images)
         if isinstance(images, Tensor | np.ndarray) and images.ndim == 4:
             return self._checked(torch.as_tensor(images))
         if self.preprocess is None:
@@ -93,6 +94,28 @@ class Exported:
         single = isinstance(images, str | bytes | Path | np.ndarray) or not isinstance(images, Iterable)
         items = [images] if single else list(images)
         return self._checked(torch.stack([self.preprocess(item) for item in items]))
+
+    def _pixels(self, images: Any) -> np.ndarray[Any, Any]:
+        """One array (N, H, W, C) of uint8, from such an array or from images of one size."""
+        assert self.preprocess is not None  # without it no file takes pixels
+        if not (isinstance(images, np.ndarray | Tensor) and images.ndim == 4):
+            found = images_of(images, self.input_shape[0])
+            if found is None:
+                raise InputError(f"Images came as {type(images).__name__}; {_TAKES_PIXELS}.")
+            opened = [np.asarray(self.preprocess.coloured(found.open(i))) for i in range(len(found))]
+            if len(sizes := {picture.shape[:2] for picture in opened}) > 1:
+                raise InputError(f"Images have {len(sizes)} sizes, and a batch has one; give them one by one.")
+            images = np.stack([picture.reshape(*picture.shape[:2], -1) for picture in opened])
+        array = np.asarray(images)
+        if array.dtype != np.uint8 or array.shape[3] != self.input_shape[0]:
+            raise InputError(
+                f"Images are {array.shape} of {array.dtype}; {_TAKES_PIXELS} with C = {self.input_shape[0]}."
+            )
+        if self.preprocess.crop is None and isinstance(self.preprocess.size, int) and array.shape[1] != array.shape[2]:
+            raise InputError(
+                f"Images are {array.shape[1]} x {array.shape[2]}; {self.path.name} does not crop, so give square ones."
+            )
+        return array
 
     def _checked(self, images: Tensor) -> np.ndarray[Any, Any]:
         if tuple(images.shape[1:]) != self.input_shape or not images.is_floating_point():
@@ -107,18 +130,8 @@ class Exported:
         return f"Exported({self.path.name}, {self.record['method']}): {self.record['calibration']['guarantee']}"
 
 
+_TAKES_PIXELS = "this file prepares images itself and takes uint8 (N, H, W, C), paths or Pillow images"
 _FIELDS = ("is_ood", "score", "p_value", "logits", "prediction")
-
-
-def _pixels(images: Any) -> np.ndarray[Any, Any]:
-    """One array (N, H, W, C) of uint8."""
-    array = np.asarray(images)
-    array = array[None] if array.ndim == 3 else array
-    if array.ndim != 4 or array.dtype != np.uint8:
-        raise InputError(
-            f"Images are {array.shape} of {array.dtype}; this file prepares them itself and takes uint8 (N, H, W, C)."
-        )
-    return array
 
 
 def load_exported(path: str | Path, *, threads: int | None = None) -> Exported:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
 from adascale.detectors import Detector
-from adascale.export.gradients import Perturbation, with_gradients
+from adascale.export.gradients import Perturbation, as_graph, with_gradients
+from adascale.extraction.extract import extract
 from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
 from adascale.maths.promise import least_alphas
@@ -20,10 +21,16 @@ from adascale.maths.traced import is_finite
 from adascale.network.classifier import Classifier
 from adascale.network.traceable import Traceable
 
+if TYPE_CHECKING:
+    from adascale.export.int8 import QuantisedNetwork
+
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A fitted detector as an exporter needs it. shape: (C, H, W) of its inputs. record: what a detector file says."""
+    """A fitted detector as an exporter needs it. shape: (C, H, W) of its inputs. record: what a detector file says.
+
+    quantised: the network that takes the place of the classifier's, if the detector was fitted on one in int8.
+    """
 
     classifier: Classifier
     method: Detector
@@ -31,6 +38,13 @@ class Fitted:
     shape: tuple[int, ...]
     record: Mapping[str, Any]
     preprocess: Preprocess | None = None
+    quantised: QuantisedNetwork | None = None
+
+    def outputs(self, images: Tensor, batch_size: int = 32) -> Outputs:
+        """What the method is given for these inputs (N, C, H, W)."""
+        if self.quantised is not None:
+            return self.quantised.outputs(images, batch_size)
+        return Outputs.cat(list(extract(self.classifier, images, self.method.views, batch_size)))
 
 
 INPUTS = ("images", "alpha")
@@ -47,7 +61,7 @@ class DecisionGraph(nn.Module):
 
     def __init__(self, fitted: Fitted) -> None:
         super().__init__()
-        self.network: nn.Module = Traceable(fitted.classifier)
+        self.network: nn.Module = as_graph(Traceable(fitted.classifier), example(fitted)[0])
         self.method = portable(fitted.method)
         views = self.method.views
         self.steps = nn.ModuleList(Perturbation(view, fitted.shape) for view in views)
@@ -66,8 +80,12 @@ class DecisionGraph(nn.Module):
 
     def judged(self, images: Tensor, outputs: Outputs, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Score, p-value and decision."""
+        return self.decided(finite_images(images), outputs, alpha)
+
+    def decided(self, finite: Tensor, outputs: Outputs, alpha: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same. finite: which images hold numbers only (N,)."""
         score = self.method.formula(outputs)
-        usable = finite_images(images) & finite_outputs(outputs) & is_finite(score)
+        usable = finite & finite_outputs(outputs) & is_finite(score)
         score = torch.where(usable, score, torch.inf)
         rank = self.rank(score)
         p_value = rank.double() / (self.scores.shape[0] + 1)

@@ -69,6 +69,19 @@ def to_onnx(
     return made.model_proto
 
 
+def joined(front: Any, back: Any, names: Sequence[str]) -> Any:
+    """One model: these outputs of ``front`` become the inputs of ``back`` that have the same names. The inputs of
+    ``front``, the other inputs of ``back`` and all its outputs keep their names.
+    """
+    compose = optional("onnx.compose", EXTRA)
+    prefix = f"{front.graph.name}/"
+    front = compose.add_prefix(front, prefix, rename_inputs=False)
+    back = compose.add_prefix(back, "decision/", rename_inputs=False, rename_outputs=False)
+    front.ir_version = back.ir_version = max(front.ir_version, back.ir_version)
+    outputs = [value.name for value in back.graph.output]
+    return compose.merge_models(front, back, [(prefix + name, name) for name in names], outputs=outputs)
+
+
 def with_default(model: Any, name: str, value: float) -> Any:
     """A copy of the model whose scalar input ``name`` may be left out: it then has this value."""
     onnx = optional("onnx", EXTRA)

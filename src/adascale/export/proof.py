@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -13,8 +15,8 @@ from adascale.core.errors import InputError
 from adascale.core.types import Outputs
 from adascale.export.engines import Run
 from adascale.export.graph import Fitted
-from adascale.extraction.extract import extract
 
+Pictures = npt.NDArray[np.uint8]
 TOLERANCE = 1e-5
 _BATCHES = (1, 7, 32)
 _DRAWS = 8
@@ -25,7 +27,7 @@ class Proof:
     """What was compared. images: how many. worst: the largest difference of scores, relative to the score or to the
     range of the calibration scores, whichever is larger. near: images that rounding alone moves over the threshold.
     p_values: how many differ; an image whose score is a calibration score up to rounding may move by one rank. early:
-    how many images the clean pass decided, in a file with early decisions.
+    how many images the clean pass decided, in a file with early decisions. notes: what else was measured, in words.
     """
 
     on: str
@@ -34,6 +36,7 @@ class Proof:
     near: int = 0
     p_values: int = 0
     early: int | None = None
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         parts = []
@@ -45,7 +48,7 @@ class Proof:
         parts.append(
             "decisions equal" + (f" but for {self.near} within rounding of the threshold" if self.near else "")
         )
-        return f"{self.images} images ({self.on}): {', '.join(parts)}"
+        return "; ".join([f"{self.images} images ({self.on}): {', '.join(parts)}", *self.notes])
 
 
 def stress_rows(shape: tuple[int, ...]) -> Tensor:
@@ -81,7 +84,7 @@ def _known(fitted: Fitted, images: Tensor) -> Outputs:
     """What the detector sees. A file flags every image with a NaN or an infinity, also where the network does not look
     at that pixel.
     """
-    known = Outputs.cat(list(extract(fitted.classifier, images, fitted.method.views, _BATCHES[-1])))
+    known = fitted.outputs(images, _BATCHES[-1])
     known.features[~images.flatten(1).isfinite().all(1)] = torch.nan
     return known
 
@@ -101,6 +104,40 @@ def prove_decisions(run: Run, fitted: Fitted, images: Tensor, proof: Proof, roun
                 raise _refusal("decides otherwise than the detector on an image")
             moved += 1
     return replace(proof, images=len(images), early=early, near=proof.near + moved)
+
+
+def prove_pixels(run: Run, prepare: Run, fitted: Fitted, pictures: Sequence[Pictures], rounding: float) -> Proof:
+    """Compare a file that takes pixels with the detector on the inputs that ``prepare``, its first part, makes of them.
+
+    pictures: batches (n, H, W, C), uint8, each of one size.
+    """
+    alpha = np.array(fitted.calibration.alpha, dtype=np.float32)
+    found = _columns([run({"images": batch, "alpha": alpha}) for batch in pictures])
+    inputs = _columns([prepare({"images": batch}) for batch in pictures])["inputs"]
+    known = fitted.outputs(inputs, _BATCHES[-1])
+    tolerance = max(TOLERANCE, 4 * _moved(fitted, known, rounding))
+    _check_logits(found["logits"], known.logits)
+    return _compared(Proof("pixels", len(inputs), 0.0), found, known, fitted, tolerance)
+
+
+def difference_to_pillow(run: Run, fitted: Fitted, pictures: Sequence[Pictures], on: str) -> str:
+    """How far the answers for pixels are from those for images that Pillow has resized, in words."""
+    assert fitted.preprocess is not None
+    calibration = fitted.calibration
+    alpha = np.array(calibration.alpha, dtype=np.float32)
+    found = _columns([run({"images": batch, "alpha": alpha}) for batch in pictures])
+    inputs = torch.stack([fitted.preprocess(picture) for batch in pictures for picture in batch])
+    score = fitted.method.score(fitted.outputs(inputs, _BATCHES[-1]))
+    off = _difference(found["score"].double(), score, _spread(calibration.scores))
+    flipped = int((found["is_ood"] != calibration.is_ood(score)).sum())
+    return (
+        f"against the resizing of Pillow, {len(score)} {on}: {flipped} decisions differ, scores by at most "
+        f"{float(off.max()):.1e} of their range (median {float(off.median()):.1e})"
+    )
+
+
+def _columns(parts: Sequence[Mapping[str, npt.NDArray[Any]]]) -> dict[str, Tensor]:
+    return {name: torch.cat([torch.from_numpy(np.array(part[name])) for part in parts]) for name in parts[0]}
 
 
 def _compared(so_far: Proof, found: Mapping[str, Tensor], outputs: Outputs, fitted: Fitted, tolerance: float) -> Proof:

@@ -6,22 +6,32 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.detectors import Detector
 from adascale.export import onnx_file
 from adascale.export.early import CLEAN_OUTPUTS, CleanGraph, Early, branching, clean_path
-from adascale.export.engines import runner
+from adascale.export.engines import Run, runner, session_run
 from adascale.export.formats import Format, format_of
 from adascale.export.graph import INPUTS, OUTPUTS, DecisionGraph, Fitted, example
-from adascale.export.proof import Proof, prove, prove_decisions, stress_rows
+from adascale.export.int8 import decision_on
+from adascale.export.pixels import INPUT, check_pixels, made_pictures, pixels_graph
+from adascale.export.proof import (
+    Pictures,
+    Proof,
+    difference_to_pillow,
+    prove,
+    prove_decisions,
+    prove_pixels,
+    stress_rows,
+)
 
 # How far an engine's arithmetic moves an activation, relative to the largest. OpenVINO computes scores in float32 too.
 _ROUNDING: Mapping[Format, float] = {"onnx": 5e-7, "openvino": 2e-5, "pt2": 5e-7}
@@ -29,14 +39,21 @@ _LARGEST_STATE = 512 * 2**20  # bytes that a method may add to the file
 
 
 def export_detector(
-    fitted: Fitted, path: Path, format: str | None = None, images: Tensor | None = None, early: Early | None = None
+    fitted: Fitted,
+    path: Path,
+    format: str | None = None,
+    images: Tensor | None = None,
+    early: Early | None = None,
+    pictures: Sequence[Pictures] | None = None,
 ) -> Proof:
     """Write the whole decision to ``path`` and return the proof that it answers as the detector does.
 
     format: ``onnx``, ``openvino`` or ``pt2``; by default what the suffix says. images: inputs to prove it on, besides
-    the stress rows. early: see `adascale.export.early`. Nothing is left at ``path`` if the proof fails.
+    the stress rows. early: see `adascale.export.early`. pictures: if given, the file takes pixels; these are batches
+    (n, H, W, C) to prove that on, besides made-up ones. Nothing is left at ``path`` if the proof fails.
     """
     kind = format_of(path, format)
+    check_kind(kind, fitted, early, pictures is not None, fitted.quantised is not None)
     if early is not None and (early not in get_args(Early) or kind != "onnx"):
         raise InputError(f"early={early!r} for {path.name}; it is {' or '.join(get_args(Early))}, for .onnx files.")
     check_size(fitted.method)
@@ -47,8 +64,10 @@ def export_detector(
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         made = Path(folder) / path.name
         proof = Proof(on)
-        if early != "if":
-            _WRITERS[kind](made, DecisionGraph(fitted).eval(), fitted, record_of(fitted, kind, OUTPUTS))
+        if pictures is not None:
+            proof = _with_pixels(made, fitted, rows, on, pictures)
+        elif early != "if":
+            _WRITERS[kind](made, fitted, record_of(fitted, kind, OUTPUTS))
             proof = prove(runner(made, list(OUTPUTS)), fitted, rows, on, _rounding(fitted, kind))
         if early is not None:
             decider = clean_path(made) if early == "pair" else made
@@ -69,6 +88,53 @@ def _rounding(fitted: Fitted, kind: Format) -> float:
     return 1e-3 if any(view.needs_gradient for view in fitted.method.views) else _ROUNDING[kind]
 
 
+def check_kind(kind: Format, fitted: Fitted, early: Early | None, pixels: bool, int8: bool) -> None:
+    """Refuse what a format cannot hold, and what does not go together."""
+    for name, asked in (("pixels=True", pixels), ("int8", int8)):
+        if asked and kind != "onnx":
+            raise InputError(
+                f"{name} is for ONNX files alone, not for {kind}; give the file a name that ends in .onnx."
+            )
+        if asked and early is not None:
+            raise InputError(f"{name} came with early={early!r}; a file has the one or the other.")
+    if int8 and (view := next((view for view in fitted.method.views if view.needs_gradient), None)) is not None:
+        raise InputError(
+            f"int8 came with the view {view}, whose gradient int8 would lose; fit the detector with pixels='random'."
+        )
+    if pixels:
+        check_pixels(fitted.preprocess, fitted.shape)
+
+
+def _with_pixels(path: Path, fitted: Fitted, rows: Tensor, on: str, pictures: Sequence[Pictures]) -> Proof:
+    """Write the file that takes pixels, prove both of its parts, and say how far it is from the resizing of Pillow."""
+    preprocess = check_pixels(fitted.preprocess, fitted.shape)
+    decision = _decision(fitted, INPUT)
+    proof = prove(_inner(decision), fitted, rows, on, _rounding(fitted, "onnx"))
+    opset = next(found.version for found in decision.opset_import if not found.domain)
+    front = pixels_graph(preprocess, opset, decision.ir_version)
+    model = onnx_file.with_default(onnx_file.joined(front, decision, [INPUT]), "alpha", fitted.calibration.alpha)
+    onnx_file.write_onnx(path, model, record_of(fitted, "onnx", OUTPUTS, pixels=True))
+    run, made = runner(path, list(OUTPUTS)), made_pictures(preprocess)
+    prove_pixels(
+        run, session_run(front.SerializeToString(), [INPUT]), fitted, [*pictures, *made], _rounding(fitted, "onnx")
+    )
+    named = (pictures, "given images") if len(pictures) else (made, "pictures of noise")
+    return replace(proof, notes=(difference_to_pillow(run, fitted, *named),))
+
+
+def _decision(fitted: Fitted, name: str = INPUTS[0]) -> Any:
+    """The decision as an ``onnx.ModelProto`` that takes normalised images under this name."""
+    if fitted.quantised is not None:
+        return decision_on(fitted.quantised, fitted, name)
+    return onnx_file.to_onnx(DecisionGraph(fitted).eval(), example(fitted), (name, *INPUTS[1:]), OUTPUTS)
+
+
+def _inner(model: Any) -> Run:
+    """The decision behind the preprocessing, with the names of a file of its own."""
+    run = session_run(model.SerializeToString(), list(OUTPUTS))
+    return lambda given: run({INPUT if name == INPUTS[0] else name: value for name, value in given.items()})
+
+
 def check_size(method: Detector) -> None:
     """Refuse a method that would make the file too large, with its size."""
     size = sum(tensor.numel() * tensor.element_size() for tensor in method.state().values())
@@ -79,7 +145,9 @@ def check_size(method: Detector) -> None:
         )
 
 
-def record_of(fitted: Fitted, kind: Format, outputs: Sequence[str], early: Early | None = None) -> dict[str, Any]:
+def record_of(
+    fitted: Fitted, kind: Format, outputs: Sequence[str], early: Early | None = None, pixels: bool = False
+) -> dict[str, Any]:
     """The record of the detector, and what the file takes and gives."""
     record = dict(fitted.record)
     record["format"] = onnx_file.KIND
@@ -91,14 +159,14 @@ def record_of(fitted: Fitted, kind: Format, outputs: Sequence[str], early: Early
         "format": kind,
         "inputs": list(INPUTS),
         "outputs": list(outputs),
-        "pixels": False,
+        "pixels": pixels,
         "early": early,
     }
     return record
 
 
-def _write_onnx(path: Path, graph: nn.Module, fitted: Fitted, record: Mapping[str, Any]) -> None:
-    model = onnx_file.to_onnx(graph, example(fitted), INPUTS, OUTPUTS)
+def _write_onnx(path: Path, fitted: Fitted, record: Mapping[str, Any]) -> None:
+    model = _decision(fitted)
     onnx_file.write_onnx(path, onnx_file.with_default(model, "alpha", fitted.calibration.alpha), record)
 
 
@@ -111,16 +179,16 @@ def _write_early(path: Path, fitted: Fitted, early: Early) -> None:
     onnx_file.write_onnx(path, onnx_file.with_default(model, "alpha", fitted.calibration.alpha), record)
 
 
-def _write_openvino(path: Path, graph: nn.Module, fitted: Fitted, record: Mapping[str, Any]) -> None:
+def _write_openvino(path: Path, fitted: Fitted, record: Mapping[str, Any]) -> None:
     ov = optional("openvino", "openvino")
-    model = onnx_file.to_onnx(graph, example(fitted), INPUTS, OUTPUTS)
+    model = _decision(fitted)
     made = ov.Core().read_model(model.SerializeToString())
     made.set_rt_info(json.dumps(record, sort_keys=True), ["adascale", "record"])
     ov.save_model(made, str(path), compress_to_fp16=False)
 
 
-def _write_package(path: Path, graph: nn.Module, fitted: Fitted, record: Mapping[str, Any]) -> None:
-    program = onnx_file.traced(graph, example(fitted))
+def _write_package(path: Path, fitted: Fitted, record: Mapping[str, Any]) -> None:
+    program = onnx_file.traced(DecisionGraph(fitted).eval(), example(fitted))
     options = {"aot_inductor.metadata": {"adascale": json.dumps(record, sort_keys=True)}}
     with onnx_file.quiet():
         torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs=options)

@@ -65,6 +65,11 @@ def given_batches(source: Any, preprocess: Preprocess | None, batch_size: int = 
         yield from _streamed(rest, preprocess, batch_size)
 
 
+def images_of(source: Any, channels: int = 3) -> ImageSet | None:
+    """The images of a folder, paths, an array or a list, not yet preprocessed; None for tensors and other iterables."""
+    return _image_set(source, channels) or _item_list(source)
+
+
 def _image_set(source: Any, channels: int) -> ImageSet | None:
     """The images of a source that is complete in itself; None for tensors and for iterables."""
     if isinstance(source, ImageSet):
