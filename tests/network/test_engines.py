@@ -186,7 +186,7 @@ def test_a_forked_process_makes_its_own_session(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(engines, "_made", made)
     for process in (1, 1, 2, 2):
-        monkeypatch.setattr(engines.os, "getpid", lambda process=process: process)
+        monkeypatch.setattr("adascale.network.engines.os.getpid", lambda process=process: process)
         network.forward(images())
     assert processes == [1, 2]
 
