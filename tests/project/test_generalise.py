@@ -22,7 +22,7 @@ from benchmarks.generalise.measuring import Candidate, Figures, Resamples, figur
 from benchmarks.generalise.networks_at_hand import TRAINED
 from benchmarks.generalise.page import filled
 from benchmarks.generalise.results import Results
-from benchmarks.generalise.rules import Rule, Tuned, swept, tuned
+from benchmarks.generalise.rules import RULES, Rule, Tuned, swept, tuned
 
 LOGITS = detectors.get("adascale_l")(pixels="random")
 HEAD = Head(torch.randn(4, 24, generator=torch.Generator().manual_seed(0)))
@@ -139,7 +139,7 @@ def results(default: float, single: float) -> Results:
             found.draws.setdefault(other, {})[name] = draws["o"]
         found.draws.setdefault(DEFAULT, {})[name] = draws[DEFAULT]
         for method in found.tuned.values():
-            method[name] = Tuned(default=80, shipped=90, hindsight=90.3, rules={})
+            method[name] = Tuned(default=80, shipped=90, hindsight=90.3, rules=dict.fromkeys(RULES, 90.1))
         found.few[name] = {DEFAULT: {30: default - 2, 300: default}, "mls": {30: default - 2.5, 300: 0}}
     return found
 
@@ -149,6 +149,17 @@ def test_floors() -> None:
     missed = [floor.text for floor in floors(results(90, 91.5)) if not floor.met]
     assert len(missed) == 4  # AUROC, FPR@95, and below both single methods
     assert "more than 1.0 below fdbd" in missed[-1]
+
+
+def test_the_rule_of_the_other_networks_is_held_to_the_same_floors() -> None:
+    found = results(92, 89)
+    lucky = {**dict.fromkeys(RULES, 89.0), RULES[0]: 90.3}  # on x another rule is the best than on y
+    unlucky = {**dict.fromkeys(RULES, 89.0), RULES[1]: 90.3}
+    for name, rules in (("x", lucky), ("y", unlucky)):
+        found.tuned["adascale_a"][name] = found.tuned["adascale_a"][name]._replace(rules=rules)
+    missed = [floor for floor in floors(found) if not floor.met]
+    assert [floor.text.split(" loses")[0] for floor in missed] == ["adascale_a with the rule of the other networks"] * 2
+    assert missed[0].found == "1.30"
 
 
 def test_a_page_keeps_what_stands_between_its_tables() -> None:
