@@ -27,11 +27,13 @@ from tests.shell import inside, run
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
 
+PROBE = 6  # two images find the head, try the channels last, and show whether norms can be folded
+
 
 def test_one_pass_an_image_and_one_a_view_for_any_number_of_methods(
     suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    probe, sets = 4, 40 + 70 + 20 + 20
+    probe, sets = PROBE, 40 + 70 + 20 + 20
     # trivial pixels: a pass with the gradient, a perturbed pass; no method here learns from training images
     assert sum(bench(suite, monkeypatch, "a", *METHODS)) == probe + 2 * sets
     assert bench(suite, monkeypatch, "b", *METHODS) == []
@@ -88,7 +90,7 @@ def test_everything_from_a_fresh_cache(suite: Path, monkeypatch: pytest.MonkeyPa
     """All methods: one pass with two gradients, trivial pixels, random pixels, ODIN's."""
     settings = ["--set", "knn.k=5", "--set", "vim.dim=8", "--tune", "none"]
     passed = sum(bench(suite, monkeypatch, "a", "--method", "all", *settings))
-    assert passed == 4 + 4 * (40 + 70 + 20 + 20) + 40
+    assert passed == PROBE + 4 * (40 + 70 + 20 + 20) + 40
     rows = table(suite, "a")
     labels = {row["method"] for row in rows}
     left_out = json.loads((suite / "a" / "results.json").read_text())["reproduce"]["networks"]["Net"]["left_out"]
@@ -118,7 +120,7 @@ def test_a_broken_or_foreign_cache_is_never_used(suite: Path, monkeypatch: pytes
     assert 0 < sum(bench(suite, monkeypatch, "c", *METHODS)) < 150
     pixels = np.load(suite / "near.npz")["images"]
     np.savez(suite / "near.npz", images=255 - pixels)
-    assert sum(bench(suite, monkeypatch, "d", *METHODS)) == 4 + 2 * 20
+    assert sum(bench(suite, monkeypatch, "d", *METHODS)) == PROBE + 2 * 20
 
 
 def test_the_figures_are_those_of_the_scores(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
