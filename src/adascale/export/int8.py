@@ -156,7 +156,7 @@ def _reader(tool: Any, images: Tensor) -> Any:
     """The images in batches, as onnxruntime's calibration asks for them."""
     parts: Iterator[Tensor] = iter(torch.split(images.float(), _BATCH))
 
-    class Reader(tool.CalibrationDataReader):  # type: ignore[misc, name-defined]
+    class Reader(tool.CalibrationDataReader):  # type: ignore[misc]
         def get_next(self) -> dict[str, Any] | None:
             part = next(parts, None)
             return None if part is None else {"images": part.contiguous().numpy()}
