@@ -7,7 +7,11 @@
 a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of all methods against the bare passes;
 (f) tuning against one extraction; (g) scoring JPEG files against a bare loop; (h) growth; (i) the options of a pass
 (torch.compile, which takes minutes to start, only with --compile); (j) calls that need no network against the
-import of torch. (e), (f) and (i) use the first network alone.
+import of torch; (k) post-processing of each method against the fastest peer that has it: pytorch-ood, if it is
+installed, scikit-learn, and transcriptions of OpenOOD's arithmetic; (l) the peak memory of an extraction against that
+of a plain forward pass; (m) engines: torch, onnxruntime, OpenVINO, and with --compile torch.compile, each with one
+thread; (n) decisions of the default, on further networks too. (e), (f) and (i) use the first network alone, (m) also
+cifar10_resnet20 if no network is named.
 Real networks where ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see
 that everything runs. Exit code 1 if a measured ratio exceeds what is promised.
 """
@@ -27,11 +31,11 @@ from pathlib import Path
 import torch
 
 from adascale import Preprocess, load_network
-from benchmarks import passes, postprocessing, start, variants, whole
+from benchmarks import engines, extraction, passes, postprocessing, start, variants, whole
 from benchmarks.measured import Ratio
-from benchmarks.subjects import REAL, SMALL, Subject, jpegs, names, subject
+from benchmarks.subjects import REAL, SMALL, Subject, further_names, jpegs, names, subject
 
-PARTS = "abcdefghij"
+PARTS = "abcdefghijklmn"
 
 
 def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled: bool) -> Iterator[Ratio]:
@@ -41,18 +45,30 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
         yield from postprocessing.against_scale(3 if quick else 7 * repeats)
     if "h" in parts:
         yield from postprocessing.growth(1 if quick else repeats)
+    if "k" in parts:
+        from benchmarks import peers  # which needs scikit-learn, and looks for pytorch-ood
+
+        yield from peers.against_peers(repeats, peers.SMALL if quick else peers.SIZE)
     if "i" in parts:
         yield from variants.drafts(repeats)
     if "i" in parts and compiled:
         yield from variants.options(
             subject(SMALL if os.environ.get("ADASCALE_DATA") else "resnet18-shaped", 64, 64), repeats, variants.COMPILED
         )
-    for name in chosen:
+    further = [name for name in chosen if name in further_names()]
+    chosen = [name for name in chosen if name not in further]
+    for name in (*chosen, *(further if "n" in parts else ())):
         large = name.startswith(("imagenet", "resnet50"))
         count, val = (8, 8) if quick else (64, 64) if large else (256, 300)
         here = subject(name, count, val)
+        if "n" in parts:
+            yield from passes.default_decisions(here, repeats)
+        if name in further:
+            continue
         if set(parts) & set("ab"):
             yield from (found for found in passes.scores(here, repeats) if found.part in parts)
+        if "l" in parts:
+            yield from extraction.memory(name, min(3, repeats))
         if "c" in parts:
             yield from passes.decisions(here, repeats)
         if ("e" in parts or "f" in parts) and name == chosen[0]:
@@ -63,6 +79,10 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
             with tempfile.TemporaryDirectory() as folder:
                 preprocess = jpegs(Path(folder), count, name)
                 yield from whole.scoring(here, Path(folder), preprocess, repeats)
+        if "m" in parts:
+            yield from engines.engines(here, repeats, compiled)
+    if "m" in parts and os.environ.get("ADASCALE_DATA") and tuple(chosen) == REAL:
+        yield from engines.engines(subject(SMALL, 8 if quick else 64, 8 if quick else 300), repeats, compiled)
 
 
 def _whole(here: Subject, parts: str, count: int, repeats: int) -> Iterator[Ratio]:
@@ -87,15 +107,16 @@ def line(found: Ratio) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=PARTS, help="letters of the parts, e.g. a,c")
-    parser.add_argument("--networks", nargs="*", help=f"of {', '.join(names())}")
+    known = (*names(), *further_names())
+    parser.add_argument("--networks", nargs="*", help=f"of {', '.join(known)}")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    parts, chosen = given.only.replace(",", ""), given.networks or list(names())
-    if unknown := (set(parts) - set(PARTS)) | (set(chosen) - set(names())):
-        parser.error(f"{', '.join(sorted(unknown))}: parts are {PARTS}, networks {', '.join(names())}")
+    parts, chosen = given.only.replace(",", ""), given.networks or list(known)
+    if unknown := (set(parts) - set(PARTS)) | (set(chosen) - set(known)):
+        parser.error(f"{', '.join(sorted(unknown))}: parts are {PARTS}, networks {', '.join(known)}")
     if given.repeats < 1:
         parser.error(f"--repeats {given.repeats}: at least 1")
     if given.json is not None and not given.json.parent.is_dir():

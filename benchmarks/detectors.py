@@ -26,7 +26,9 @@ DEFAULT_SIZES = ["5000,512,100", "20000,512,100"]
 _SCORED = 2_000
 
 
-def made_up(n: int, features: int, classes: int, views: tuple[View, ...], seed: int = 0) -> tuple[Outputs, Head]:
+def made_up(
+    n: int, features: int, classes: int, views: tuple[View, ...], seed: int = 0, signal: float = 3.0
+) -> tuple[Outputs, Head]:
     """ReLU-like features around class directions; perturbed ones nearby. Built in place: nothing is left over."""
     generator = torch.Generator().manual_seed(seed)
     head = Head(torch.randn(classes, features, generator=generator) / features**0.5, torch.zeros(classes))
@@ -34,7 +36,9 @@ def made_up(n: int, features: int, classes: int, views: tuple[View, ...], seed: 
     values = torch.empty(n, features)
     for start in range(0, n, 4096):
         rows = labels[start : start + 4096]
-        values[start : start + 4096] = torch.randn(len(rows), features, generator=generator) + 3 * head.weight[rows]
+        values[start : start + 4096] = (
+            torch.randn(len(rows), features, generator=generator) + signal * head.weight[rows]
+        )
     values.clamp_min_(0)
     logits = values @ head.weight.T
     return Outputs(logits, values, dict.fromkeys(views, values), labels), head

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from adascale import View, detectors, metrics
-from adascale.decision.tuning import GRIDS, search_grid
+from adascale.decision.tuning import GRIDS, Fold, search_grid
 from benchmarks.detectors import made_up
 
 
@@ -39,7 +39,7 @@ def main() -> None:
     reference, known, unknown = both[:1000], both[1000 : 1000 + arguments.samples], both[1000 + arguments.samples :]
     method, grid = detectors.AdaSCALE_A(), points()
     began = time.monotonic()
-    found = search_grid(method, grid, reference, head, known, {"ood": unknown}, "made-up samples")
+    found = search_grid(method, grid, [Fold(reference, known, {"ood": unknown})], head, "made-up samples")
     took = time.monotonic() - began
     worst = 0.0
     for i in random.Random(0).sample(range(len(grid)), 20):

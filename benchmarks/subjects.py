@@ -20,6 +20,8 @@ from benchmarks.tuning import SUITES
 REAL = ("cifar10_densenet101", "cifar100_densenet101", "imagenet_resnet50")
 MADE = ("resnet18-shaped", "resnet50-shaped")
 SMALL = "cifar10_resnet20"  # of ADASCALE_DATA; compiled in a minute
+# Further networks of ADASCALE_DATA, and whose suite they share.
+FURTHER = {SMALL: REAL[0], "cifar10_vit": REAL[0], "imagenet_efficientnet_lite0": REAL[2]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +43,14 @@ def names() -> tuple[str, ...]:
     return REAL if os.environ.get("ADASCALE_DATA") else MADE
 
 
+def further_names() -> tuple[str, ...]:
+    """Networks that the default is measured on besides."""
+    return tuple(FURTHER) if os.environ.get("ADASCALE_DATA") else ()
+
+
 def subject(name: str, count: int, val: int) -> Subject:
     """With ``count`` ID and as many OOD images, and ``val`` to fit on."""
-    if name in (*REAL, SMALL):
+    if name in (*REAL, *FURTHER):
         return _real(name, count, val)
     large = name == "resnet50-shaped"
     model = _resnet50() if large else make("resnet-18")
@@ -54,7 +61,7 @@ def subject(name: str, count: int, val: int) -> Subject:
 
 
 def _real(name: str, count: int, val: int) -> Subject:
-    images = open_suite(load_suite(str(SUITES / f"{REAL[0] if name == SMALL else name}.toml")))
+    images = open_suite(load_suite(str(SUITES / f"{FURTHER.get(name, name)}.toml")))
     model, preprocess = load_network(f"{os.environ['ADASCALE_DATA']}/networks.py:{name}")
     assert preprocess is not None
     unknown = [*images.near.values(), *images.far.values()]

@@ -10,6 +10,7 @@ from adascale.detectors.combined import Combined
 from benchmarks.generalise.measuring import Candidate
 
 DEFAULT = "combined"
+FULL = "all members count in full"  # however few images they have learned from
 _LEFT_OUT = ("odin", DEFAULT)  # ODIN needs passes with a gradient of its own
 
 
@@ -39,6 +40,7 @@ def variants() -> list[Candidate]:
     made[f"{weights} weights"] = replace(default, weights=weights)
     made[f"rule {rule}"] = replace(default, rule=rule)
     made["members learn from training images"] = replace(default, learn_from="train")
+    made[FULL] = replace(default, few=0)
     found = [Candidate(DEFAULT, default), *(Candidate(name, method) for name, method in made.items())]
     return [*found, Candidate("not tuned", default, tune=False)]
 

@@ -42,13 +42,13 @@ class Figures(NamedTuple):
     fpr95: float
 
 
-def scores(subject: Subject, candidate: Candidate, rows: Tensor | None = None) -> Scores:
+def scores(subject: Subject, candidate: Candidate, rows: Tensor | None = None, seed: int = 0) -> Scores:
     """The scores after the fit that a user would make: images to choose on, to fit on and for the threshold apart.
 
-    rows: the ID images that are given [default: all].
+    rows: the ID images that are given [default: all]. seed: that of the split.
     """
     rows = torch.arange(len(subject.val)) if rows is None else rows
-    plan = Plan(candidate.method, tune=candidate.tune, alpha=ALPHA)
+    plan = Plan(candidate.method, tune=candidate.tune, alpha=ALPHA, seed=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AdascaleWarning)
         learned = subject.train if candidate.train else None

@@ -14,14 +14,14 @@ from typing import TypeVar
 import torch
 
 from benchmarks.generalise.activations import Subject, subject
-from benchmarks.generalise.candidates import DEFAULT, single_methods, variants
+from benchmarks.generalise.candidates import DEFAULT, FULL, single_methods, variants
 from benchmarks.generalise.choosing import Gap, Table, gap, left_out_choices, mean_auroc, mean_fpr95
 from benchmarks.generalise.few import Few, few_images
 from benchmarks.generalise.measuring import Array, Figures, Resamples, all_scores, figures
 from benchmarks.generalise.rules import RULES, Rule, Tuned, tuned
 
 TUNED = ("adascale_a", "adascale_l")
-FEW = (DEFAULT, "mls", "fdbd", "adascale_l")
+FEW = (DEFAULT, FULL, "mls", "fdbd", "adascale_l")
 Found = TypeVar("Found")
 Draws = dict[str, dict[str, tuple[Array, Array]]]  # candidate -> network -> AUROC and FPR@95 in each resample
 

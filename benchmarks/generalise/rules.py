@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from statistics import mean
 from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from adascale import detectors
-from adascale.decision.tuning import chosen_count, grid
-from adascale.maths.split import split
+from adascale import Outputs, detectors
+from adascale.decision.fitting import Plan
+from adascale.decision.tuning import KIND_WEIGHTS, Point, judged
+from adascale.detectors import Detector
 from adascale.metrics import auroc
 from benchmarks.generalise.activations import Subject
-from benchmarks.generalise.measuring import Candidate, figures, scores, shares
+from benchmarks.generalise.measuring import ALPHA, Candidate, figures, scores, shares
 
-Criterion = Literal["mean", "least"]
-Pick = Literal["middle", "average"]
-CRITERIA: tuple[Criterion, ...] = ("mean", "least")
-PICKS: tuple[Pick, ...] = ("middle", "average")
+Criterion = Literal["mean", "sides", "least", "both"]
+Pick = Literal["best", "ratios", "scores"]
+_LEAST_SHARE = {"mean": 0.0, "sides": 0.0, "least": 1.0, "both": 0.5}
 
 
 class Rule(NamedTuple):
     """Which pairs are good, and what is done with them.
 
-    criterion: the AUROC on made-up outliers, as the mean over their kinds or the least. Pairs within ``tolerance``
-    percentage points of the best are good. pick: the one nearest to their middle, or the mean of the standardised
-    scores of all of them.
+    criterion: the AUROC on made-up outliers, as the mean over their kinds (sides: with near and far counting the same),
+    the least, or the mean of mean and least. Pairs within ``tolerance`` percentage points of the best are good. pick:
+    the best, the mean of ``r`` over all good pairs, or the mean of their standardised scores.
     """
 
     criterion: Criterion
@@ -35,73 +36,80 @@ class Rule(NamedTuple):
     pick: Pick
 
     def __str__(self) -> str:
-        what = {"middle": "the middle of the pairs", "average": "scores averaged over the pairs"}[self.pick]
-        return f"{self.criterion} over the kinds, {what} within {self.tolerance:g}"
+        of = {"mean": "mean", "sides": "mean of near and far", "least": "least", "both": "mean and least"}
+        what = {"best": "", "ratios": f", r averaged within {self.tolerance:g}"}
+        return of[self.criterion] + what.get(self.pick, f", scores averaged within {self.tolerance:g}")
 
 
-RULES = [Rule(*parts) for parts in product(CRITERIA, (0.25, 0.5, 0.75, 1.0, 2.0), PICKS)]
+_CRITERIA: tuple[Criterion, ...] = ("mean", "sides", "least", "both")
+_AVERAGES: tuple[Pick, ...] = ("ratios", "scores")
+SPLITS = 5
+RULES = [Rule(criterion, 0.0, "best") for criterion in _CRITERIA]
+RULES += [Rule(*parts) for parts in product(_CRITERIA, (0.75, 1.0, 1.5, 2.0, 3.0), _AVERAGES)]
 
 
 @dataclass(frozen=True, eq=False)
 class Swept:
     """Every pair of percentiles of one method on one network.
 
-    judged: AUROC of ID images against each kind of made-up outliers, in percent (kinds, pairs). chosen_on: the scores
-    of these ID images. tested: pair -> scores of the test sets, ID first. measured: pair -> the mean of near and far.
+    method, known: the method and the ID images that it is fitted on. judged: AUROC of ID images against each kind of
+    made-up outliers, in percent (kinds, pairs). tested: pair -> scores of ``known``, then of the test sets, ID first.
+    measured: pair -> the mean of near and far.
     """
 
     subject: Subject
-    points: list[tuple[float, float]]
+    method: Detector
+    known: Outputs
+    points: list[Point]
     judged: Tensor
-    chosen_on: list[Tensor]
     tested: list[list[Tensor]]
     measured: Tensor
 
     def auroc_of(self, rule: Rule) -> float:
         """The mean of near and far, in percent, of what the rule chooses."""
-        values = self.judged.mean(0) if rule.criterion == "mean" else self.judged.amin(0)
-        good = torch.nonzero(values >= values.max() - rule.tolerance)[:, 0]
-        if rule.pick == "middle":
-            places = torch.tensor(self.points, dtype=torch.float64)
-            distance = (places[good] - places[good].mean(0)).square().sum(1)
-            nearest = good[distance <= distance.min() + 1e-9]
-            return float(self.measured[nearest[values[nearest].argmax()]])
-        units = [(self.chosen_on[i].mean(), self.chosen_on[i].std().clamp_min(1e-300)) for i in good.tolist()]
-        parts = zip(*(self.tested[i] for i in good.tolist()), strict=True)
-        averaged = [
-            torch.stack([(part - mean) / std for part, (mean, std) in zip(each, units, strict=True)]).mean(0)
-            for each in parts
-        ]
-        return _mean_auroc(self.subject, averaged)
+        share = _LEAST_SHARE[rule.criterion]
+        kinds = torch.tensor([KIND_WEIGHTS[kind] if rule.criterion == "sides" else 1.0 for kind in self.subject.made])
+        average = kinds.double() @ self.judged / kinds.sum()
+        values = (1 - share) * average + share * self.judged.amin(0)
+        good = torch.nonzero(values >= values.max() - rule.tolerance)[:, 0].tolist()
+        if rule.pick == "best" or len(good) == 1:
+            return float(self.measured[values.argmax()])
+        if rule.pick == "scores":
+            return _mean_auroc(self.subject, self._averaged(good))
+        method = replace(self.method, **self.method.averaged([self.points[i] for i in good]))
+        method.fit(self.known, self.subject.head)
+        return _mean_auroc(self.subject, [method.score(part) for part in _tests(self.subject)])
+
+    def _averaged(self, good: list[int]) -> list[Tensor]:
+        """The mean of the scores of these pairs, in units of their deviation on ID images."""
+        scaled = []
+        for known, *tests in (self.tested[i] for i in good):
+            scaled.append([(part - known.mean()) / known.std().clamp_min(1e-300) for part in tests])
+        return [torch.stack(parts).mean(0) for parts in zip(*scaled, strict=True)]
 
 
-def swept(subject: Subject, name: str) -> Swept:
+def swept(subject: Subject, name: str, seed: int = 0) -> Swept:
     """Fitted on the images that `fit` would use, judged on those that it would choose on."""
     method = detectors.get(name)(pixels="random")
-    n, points = len(subject.val), grid(method)
-    parts = split(n, 0, 0.2, chosen_count(n))
-    sets = [subject.val[parts.chosen], *(found[parts.chosen] for found in subject.made.values())]
-    tests = [subject.id, *subject.unknown.values()]
-    found: dict[int, list[Tensor]] = {}
-    for i, values in method.sweep(points, subject.val[parts.fitted], subject.head, [*sets, *tests]):
+    plan, n = Plan(method, alpha=ALPHA, seed=seed), len(subject.val)
+    parts, chosen = plan.split(n), plan.chosen(n)
+    made = {kind: outputs[torch.tensor(chosen)] for kind, outputs in subject.made.items()}
+    folds = plan.folds(method, parts, subject.val, len(chosen), made, None)
+    points, known = list(plan.grid), subject.val[torch.cat([parts.chosen, parts.fitted])]
+    found = judged(method, points, folds, subject.head, None)
+    sets, ordered = [known, *_tests(subject)], dict[int, list[Tensor]]()
+    for i, values in method.sweep(points, known, subject.head, sets):
         assert values is not None
-        found[i] = [value.nan_to_num(posinf=torch.finfo(torch.float64).max) for value in values]
-    ordered = [found[i] for i in range(len(points))]
-    judged = [[100 * auroc(one[0], made) for made in one[1 : len(sets)]] for one in ordered]
-    tested = [one[len(sets) :] for one in ordered]
-    return Swept(
-        subject,
-        [(point["p_min"], point["p_max"]) for point in points],
-        torch.tensor(judged, dtype=torch.float64).T,
-        [one[0] for one in ordered],
-        tested,
-        torch.tensor([_mean_auroc(subject, one) for one in tested], dtype=torch.float64),
-    )
+        ordered[i] = [value.nan_to_num(posinf=torch.finfo(torch.float64).max) for value in values]
+    tested = [ordered[i] for i in range(len(points))]
+    measured = torch.tensor([_mean_auroc(subject, one[1:]) for one in tested], dtype=torch.float64)
+    aurocs = torch.stack([found[i] for i in range(len(points))], 1)
+    return Swept(subject, method, known, points, 100 * aurocs, tested, measured)
 
 
 class Tuned(NamedTuple):
     """One method on one network, mean of near and far AUROC in percent: untuned, as `fit` tunes it, at the best pair
-    in hindsight, and by each rule.
+    in hindsight, and by each rule. Means over splits of the images.
     """
 
     default: float
@@ -110,12 +118,21 @@ class Tuned(NamedTuple):
     rules: dict[Rule, float]
 
 
-def tuned(subject: Subject, name: str) -> Tuned:
-    method, sweep = detectors.get(name)(pixels="random"), swept(subject, name)
-    untuned, shipped = (
-        figures(subject, scores(subject, Candidate(name, method, tune))).auroc for tune in (False, True)
-    )
-    return Tuned(untuned, shipped, float(sweep.measured.max()), {rule: sweep.auroc_of(rule) for rule in RULES})
+def tuned(subject: Subject, name: str, splits: int = SPLITS) -> Tuned:
+    method, found = detectors.get(name)(pixels="random"), []
+    for seed in range(splits):
+        sweep = swept(subject, name, seed)
+        fits = (scores(subject, Candidate(name, method, tune), seed=seed) for tune in (False, True))
+        untuned, shipped = (figures(subject, one).auroc for one in fits)
+        rules = {rule: sweep.auroc_of(rule) for rule in RULES}
+        found.append(Tuned(untuned, shipped, float(sweep.measured.max()), rules))
+    rules = {rule: mean(one.rules[rule] for one in found) for rule in RULES}
+    untuned, shipped, hindsight = (mean(values) for values in zip(*(one[:3] for one in found), strict=True))
+    return Tuned(untuned, shipped, hindsight, rules)
+
+
+def _tests(subject: Subject) -> list[Outputs]:
+    return [subject.id, *subject.unknown.values()]
 
 
 def _mean_auroc(subject: Subject, tested: list[Tensor]) -> float:

@@ -33,7 +33,7 @@ def test_the_facts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert precisions["bf16"] == "runs"
     assert VARIABLE in precisions["fp16"]
     assert found["cache"] == {"folder": str(tmp_path), "size": "3.0 MiB in 1 files"}
-    assert {"torch", "torch.compile"} == {*found["engines"]}
+    assert {"torch", "torch.compile", "onnxruntime", "openvino"} == {*found["engines"]}
 
 
 def test_every_extra_is_listed() -> None:

@@ -67,12 +67,14 @@ def test_bounds_hold_for_huge_scales(variant: str, bias: float, p_min: float, p_
     classes=st.sampled_from([1, 2, 7]),
     signed=st.booleans(),
     spread=st.sampled_from([0.01, 1.0, 30.0]),
+    more=st.lists(st.lists(st.floats(0, 100), min_size=2, max_size=2).map(sorted), max_size=4),
 )
 def test_every_score_lies_within_its_bounds(
-    seed: int, variant: str, statistic: Any, p: list[float], classes: int, signed: bool, spread: float
+    seed: int, variant: str, statistic: Any, p: list[float], classes: int, signed: bool, spread: float, more: Any
 ) -> None:
     reference, outputs, head = random_case(seed, classes, signed, spread)
-    method = detectors.get(variant)(p_min=p[0], p_max=p[1], statistic=statistic).fit(reference, head)
+    parameters = {"p_min": p[0], "p_max": p[1], "more_pairs": tuple(value for pair in more for value in pair)}
+    method = detectors.get(variant)(**parameters, statistic=statistic).fit(reference, head)
     clean = Outputs(outputs.logits, outputs.features)
     bounds = method.bounds(clean)
     assert bounds is not None

@@ -11,6 +11,8 @@ import torch
 from adascale import InputError, Outputs, View, detectors
 from adascale.decision.fitting import Plan
 from adascale.detectors import Detector
+from adascale.maths.split import split
+from adascale.metrics import auroc
 from adascale.testing import example_outputs
 
 N = 100
@@ -55,19 +57,54 @@ def remembered(monkeypatch: pytest.MonkeyPatch, cls: type[Detector]) -> list[tup
     return seen
 
 
-def test_every_image_has_one_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_sets_the_threshold_has_no_other_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the images choose and fit in turns: each half is fitted on while the other one judges."""
     outliers, seen = Seen(), remembered(monkeypatch, detectors.ReAct)
     plan = Plan(detectors.ReAct(), tune=True, alpha=0.05)
     fitted = plan.fit(OUTPUTS, HEAD, None, outliers)
     chosen = rows_of(OUTPUTS[torch.tensor(outliers.chosen)])
-    fits = [rows_of(part) for use, part in seen if use == "fit"]
-    assert all(part == fits[-1] for part in fits)  # during the search and in the end
+    *fits, last = [rows_of(part) for use, part in seen if use == "fit"]
+    halves = [part for i, part in enumerate(fits) if part not in fits[:i]]
+    assert [len(half) for half in halves] == [25, 25]
+    assert last == chosen == halves[0] | halves[1]
+    for place, (use, part) in enumerate(seen[:-1]):  # what is scored has not been fitted on
+        if use == "score":
+            learned = next(rows_of(before) for kind, before in reversed(seen[:place]) if kind == "fit")
+            assert not rows_of(part) & learned
     held_out = rows_of(seen[-1][1])
     assert fitted.calibration is not None
-    assert (len(chosen), len(fits[-1]), len(held_out)) == (30, fitted.reference_images, len(fitted.calibration.scores))
-    assert len(chosen) + len(fits[-1]) + len(held_out) == len(chosen | fits[-1] | held_out) == N
+    assert (len(last), len(held_out)) == (fitted.reference_images, len(fitted.calibration.scores)) == (50, 50)
+    assert not chosen & held_out
     assert fitted.tuning is not None
     assert fitted.method.parameters["percentile"] == fitted.tuning.chosen["percentile"]
+
+
+def test_at_most_200_images_judge_and_all_but_the_held_out_ones_are_fitted_on() -> None:
+    outputs = example_outputs(1000, (View(),), seed=4)[0]
+    asked: list[int] = []
+
+    def outliers(chosen: Sequence[int], _: Sequence[View]) -> dict[str, Outputs]:
+        asked.extend(chosen)
+        moved = outputs[torch.tensor(chosen)]
+        return {"moved": replace(moved, features=moved.features * 1.5)}
+
+    fitted = Plan(detectors.AdaSCALE_L(), alpha=0.05).fit(outputs, HEAD, None, outliers)
+    assert fitted.calibration is not None
+    assert (len(asked), fitted.reference_images, len(fitted.calibration.scores)) == (200, 400, 600)
+
+
+def test_outliers_of_another_number_judge_in_both_turns() -> None:
+    """They need not be made from the images that they are told from."""
+    fitted = Plan(detectors.AdaSCALE_L(), alpha=0.05).fit(OUTPUTS, HEAD, None, lambda *_: {"x": OTHERS})
+    assert fitted.tuning is not None
+    parts = split(N, 0, 0.2, 30)
+    rows = torch.cat([parts.chosen, parts.fitted])
+    point, found = fitted.tuning.trials[7]
+    by_hand = []
+    for half in (0, 1):
+        method = detectors.AdaSCALE_L(**point).fit(OUTPUTS[rows[1 - half :: 2]], HEAD)
+        by_hand.append(auroc(method.score(OUTPUTS[rows[half::2]]), method.score(OTHERS)))
+    assert found == pytest.approx(sum(by_hand) / 2)
 
 
 def test_without_a_threshold_all_images_are_fitted_on_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +112,7 @@ def test_without_a_threshold_all_images_are_fitted_on_in_the_end(monkeypatch: py
     fitted = Plan(detectors.ReAct(), tune=True).fit(OUTPUTS, HEAD, None, outliers)
     fits = [rows_of(part) for use, part in seen if use == "fit"]
     assert len(fits[-1]) == fitted.reference_images == N
-    assert all(len(part) == N - 30 for part in fits[:-1])  # during the search the chosen images are left out
+    assert all(len(part) == N // 2 for part in fits[:-1])  # during the search one half, then the other
     assert fitted.calibration is None
 
 
@@ -86,7 +123,7 @@ def test_training_images_take_the_place_of_a_part(monkeypatch: pytest.MonkeyPatc
     plan.fit(OUTPUTS, HEAD, TRAIN, Seen())
     sizes = [len(part) for use, part in seen if use == "fit"]
     assert sizes[-1] == len(TRAIN)
-    assert set(sizes[:-1]) == {N - 30 if overlaps else len(TRAIN)}  # no image that judges may have been learned from
+    assert set(sizes[:-1]) == {N // 2 if overlaps else len(TRAIN)}  # no image that judges may have been learned from
     with pytest.raises(InputError, match="are among the training images"):
         replace(plan, alpha=0.05).fit(OUTPUTS, HEAD, OUTPUTS, None)
 

@@ -52,6 +52,12 @@ def cifar(name: str, rows: slice) -> tuple[ImageSet, np.ndarray[Any, Any]]:
     return ImageSet([str(i) for i in range(len(images))], array=images), labels
 
 
+def inputs(name: str, part: str, most: int) -> torch.Tensor:
+    """The first images of a CIFAR-sized set, as this network takes them."""
+    loaded = load_batches(cifar(part, slice(0, most))[0], Preprocess(**networks().PREPROCESS[name]), 250)
+    return torch.cat([batch.images for batch in loaded])
+
+
 def imagenet(folder: str, count: int) -> ImageSet:
     found = find_images(DATA / "imagenet" / folder)
     return ImageSet(found.names[:count], found.paths[:count])
@@ -104,6 +110,22 @@ def test_fit_on_all_5000_and_score_from_the_shell(tmp_path: Path, monkeypatch: p
     flagged = sum(",true," in row for row in rows) / 1000
     assert flagged > 0.05  # more than the false alarms that are allowed
     assert console.SOME_UNREADABLE == 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cifar10_resnet20", "cifar10_vit"])
+def test_early_decisions_of_the_default_on_all_images(name: str) -> None:
+    """The default, tuned; 5,000 ID images and up to 1,000 of each OOD set: every decision is that of the verdict."""
+    detector = OODDetector(network(name), batch_size=250)
+    known = inputs(name, "cifar10_test", 5000)
+    detector.fit(known[:1000])
+    unknown = ("cifar100_test", "imagenet_tinyclasses32", "mnist32", "textures32", "sun_scenes32", "svhn32_mini")
+    for part in (known, *(inputs(name, other, 1000) for other in unknown)):
+        decision, verdict = detector.decide(part), detector(part)
+        assert torch.equal(decision.is_ood, verdict.is_ood)
+        assert verdict.is_ood.any()
+        if part is known:
+            assert float(decision.early.double().mean()) > 0.9
 
 
 @pytest.mark.slow

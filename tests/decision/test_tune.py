@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
-from adascale import Head, InputError, OODDetector, Outputs, View, detectors
+from adascale import InputError, OODDetector, Outputs, View, detectors
 from adascale.decision.fitting import Plan
-from adascale.decision.tuning import GRIDS, chosen_count, grid, search_grid
+from adascale.decision.tuning import GRIDS, KIND_WEIGHTS, Fold, chosen_count, grid, search_grid
 from adascale.images.outliers import OUTLIERS, Blurred, Mixed, Sample, Shuffled
 from adascale.maths.split import split
 from adascale.testing import example_outputs
@@ -52,6 +53,7 @@ def test_a_sweep_equals_refitting_and_rescoring(cls: type[detectors.Detector], s
             "statistic": draw.choice(["q_prime", "q", "c_o", "top", "q_top"]),
             "pixels": draw.choice(["trivial", "random"]),
             "logit_score": draw.choice(["energy", "msp"]),
+            "more_pairs": draw.choice([(), (60, 70, 80, 99)]),
         }
         for _ in range(count)
     ]
@@ -105,26 +107,67 @@ def test_the_best_point_wins() -> None:
     reference, known = outputs(60), outputs(50, 1)
     unknown = Outputs(known.logits, known.features * 3, {view: a * 3 for view, a in known.views.items()})
     found = search_grid(
-        detectors.ReAct(), [{"percentile": p} for p in (1, 50, 90)], reference, HEAD, known, {"x": unknown}, "x"
+        detectors.ReAct(), [{"percentile": p} for p in (1, 50, 90)], [Fold(reference, known, {"x": unknown})], HEAD, "x"
     )
     aurocs = [auroc for _, auroc in found.trials]
     assert found.auroc == max(aurocs)
     assert found.chosen == found.trials[aurocs.index(max(aurocs))][0]
     assert found.default_auroc == aurocs[2]  # 90 is the default
     assert "chosen from 3 by AUROC" in str(found)
+    other = Outputs(known.logits, known.features * 0.5, known.views)
+    both = Fold(reference, known, {"x": unknown, "y": other})
+    mean, weighted = (
+        search_grid(detectors.ReAct(), [{"percentile": p} for p in (1, 50, 90)], [both], HEAD, "x", weights=of).trials
+        for of in (None, {"y": 3.0})
+    )
+    alone = [
+        search_grid(detectors.ReAct(), [{"percentile": p} for p in (1, 50, 90)], [fold], HEAD, "x").trials
+        for fold in (Fold(reference, known, {"x": unknown}), Fold(reference, known, {"y": other}))
+    ]
+    for i in range(3):
+        x, y = (trials[i][1] for trials in alone)
+        assert mean[i][1] == pytest.approx((x + y) / 2)
+        assert weighted[i][1] == pytest.approx((x + 3 * y) / 4)
 
 
-def test_of_points_as_good_as_the_best_the_one_in_the_middle() -> None:
-    """The percentile of SCALE hardly matters when all activations are equal: 65 to 95 tie, and 80 is in the middle."""
-    flat = Outputs(torch.randn(40, 5, generator=torch.Generator().manual_seed(0)), torch.ones(40, 64))
-    other = Outputs(flat.logits - 1, flat.features)
-    points = grid(detectors.SCALE())
-    sets = {"a": other, "b": flat}
-    head = Head(torch.randn(5, 64), None)
-    found = search_grid(detectors.SCALE(), points, None, head, flat, sets, "x", weights={"b": 0.0}, tolerance=1.0)
-    assert found.chosen == {"percentile": 80}
-    both = search_grid(detectors.SCALE(), points, None, head, flat, sets, "x")
-    assert found.auroc > both.auroc  # b, the same as ID, counts only without weights
+def test_points_as_good_as_the_best_are_averaged_over_where_the_method_can() -> None:
+    reference, known = outputs(60), outputs(50, 1)
+    unknown = Outputs(known.logits - 1, known.features, {view: a * 1.3 for view, a in known.views.items()})
+    fold = Fold(reference, known, {"x": unknown})
+    method, points = detectors.AdaSCALE_L(), grid(detectors.AdaSCALE_L())
+    alone = search_grid(method, points, [fold], HEAD, "x")
+    assert set(alone.chosen) == {"p_min", "p_max"}
+    found = search_grid(method, points, [fold], HEAD, "x", tolerance=0.02)
+    by_value = sorted(range(45), key=lambda i: -found.trials[i][1])
+    good = [points[i] for i in by_value if found.trials[i][1] >= found.auroc - 0.02]
+    assert 1 < len(good) < 45
+    assert found.auroc == alone.auroc == found.trials[by_value[0]][1]
+    made = replace(method, **found.chosen)
+    assert set(made.pairs) == {(point["p_min"], point["p_max"]) for point in good}
+    assert made.pairs[0] == (alone.chosen["p_min"], alone.chosen["p_max"])
+    assert "more_pairs=" in str(found)
+    react = search_grid(detectors.ReAct(), [{"percentile": p} for p in (1, 50, 90)], [fold], HEAD, "x", tolerance=1)
+    assert set(react.chosen) == {"percentile"}  # one point stands for all
+    knob = search_grid(method, [{"p_max": 85}, {"p_max": 90}], [fold], HEAD, "x", tolerance=1)
+    assert set(replace(method, **knob.chosen).pairs) == {(60, 85), (60, 90)}
+
+
+def test_r_is_the_mean_over_the_pairs() -> None:
+    reference, known = outputs(60), outputs(50, 1)
+    pairs = ((60, 85), (70, 99), (80, 80))
+    for cls in (detectors.AdaSCALE_A, detectors.AdaSCALE_L):
+        several = cls(p_min=60, p_max=85, more_pairs=(70, 99, 80, 80)).fit(reference, HEAD)
+        ones = [cls(p_min=low, p_max=high).fit(reference, HEAD) for low, high in pairs]
+        torch.testing.assert_close(several.ratios(known), sum(one.ratios(known) for one in ones) / 3)
+        torch.testing.assert_close(several.percentiles(known), sum(one.percentiles(known) for one in ones) / 3)
+        alone = torch.cat([several.score(known[i : i + 1]) for i in range(len(known))])
+        torch.testing.assert_close(alone, several.score(known), rtol=1e-12, atol=1e-12)
+    twice = detectors.AdaSCALE_L(p_min=60, p_max=85, more_pairs=(60, 85)).fit(reference, HEAD)
+    once = detectors.AdaSCALE_L().fit(reference, HEAD)
+    torch.testing.assert_close(twice.score(known), once.score(known), rtol=1e-12, atol=1e-12)
+    for wrong in ((60,), (80, 60), (60, 101)):
+        with pytest.raises(InputError, match="more_pairs="):
+            detectors.AdaSCALE_L(more_pairs=wrong)
 
 
 def plan(method: str = "adascale_a", alpha: float = 0.05, tune: bool | None = None, **given: Any) -> Plan:
@@ -132,16 +175,18 @@ def plan(method: str = "adascale_a", alpha: float = 0.05, tune: bool | None = No
 
 
 def test_when_a_detector_is_tuned() -> None:
-    assert len(plan().chosen(64)) == 19
+    assert len(plan().chosen(64)) == 31
     assert plan().chosen(63) == []
     assert "63 images are too few" in plan().why_not(63)
     assert len(plan().chosen(100_000)) == 200
     assert plan(p_max=90).chosen(500) == []  # the user has chosen
     assert plan(p_max=90).why_not(500) == "as given"
-    assert len(plan(lam=5).chosen(500)) == 150  # nothing that is tuned was given
+    assert plan(more_pairs=(60, 80)).chosen(500) == []
+    assert len(plan(lam=5).chosen(300)) == 150  # nothing that is tuned was given
     assert plan(tune=False).chosen(500) == []
     assert plan("scale").chosen(500) == []
     assert len(plan("scale", tune=True).chosen(500)) == 150
+    assert len(plan(lam=5).chosen(500)) == 200
     assert plan(alpha=0.01).chosen(150) == []  # 75 images would not be enough to promise 1 %
     assert "too few of 150 images to promise 1 %" in plan(alpha=0.01).why_not(150)
     with pytest.raises(InputError, match="at least 64"):
@@ -153,7 +198,8 @@ def test_when_a_detector_is_tuned() -> None:
 def test_images_for_fitting_choosing_and_the_threshold_stay_apart() -> None:
     for n in (64, 200, 3000):
         parts = split(n, 3, 0.2, chosen_count(n))
-        assert plan().chosen(n) == split(n, 0, 0.2, chosen_count(n)).chosen.tolist()
+        first = split(n, 0, 0.2, chosen_count(n))
+        assert plan().chosen(n) == torch.cat([first.chosen, first.fitted])[:200].tolist()
         together = torch.cat(parts).tolist()
         assert sorted(together) == list(range(n))
 
@@ -168,18 +214,21 @@ def test_a_stream_keeps_the_images_that_the_split_will_choose() -> None:
     assert torch.equal(kept, pictures[chosen])
 
 
+def test_near_and_far_outliers_count_the_same() -> None:
+    assert KIND_WEIGHTS.keys() == OUTLIERS.keys()
+    assert KIND_WEIGHTS["shuffled"] + KIND_WEIGHTS["mixed"] == KIND_WEIGHTS["blurred"]
+
+
 def test_fit_tunes_by_itself_and_says_so(tmp_path: Path) -> None:
     net, pictures = seeded(SmallNet), images(120)
     detector = OODDetector(net).fit(pictures)
     assert detector.tuning is not None
-    assert detector.tuning.chosen == {
-        "p_min": detector.method.parameters["p_min"],
-        "p_max": detector.method.parameters["p_max"],
-    }
+    assert {"p_min", "p_max"} <= set(detector.tuning.chosen) <= {"p_min", "p_max", "more_pairs"}
+    assert detector.tuning.chosen.items() <= detector.method.parameters.items()
     assert len(detector.tuning.trials) == 45
     assert detector.setting.startswith("the evidence of adascale_l, fdbd, gen, vim is added; p_min=")
-    assert "36 ID images against outliers made from them (shuffled, mixed, blurred)" in detector.setting
-    assert len(detector.calibration.scores) == 120 - 36 - 24  # type: ignore[union-attr]
+    assert "60 ID images against outliers made from them (shuffled, mixed, blurred)" in detector.setting
+    assert len(detector.calibration.scores) == 60  # type: ignore[union-attr]
     detector.save(tmp_path / "d.safetensors")
     loaded = OODDetector.load(tmp_path / "d.safetensors", net)
     assert loaded.setting == detector.setting

@@ -158,6 +158,20 @@ def test_percentiles_and_pixels_are_those_of_the_members() -> None:
     assert made(members=("odin",)).for_input((0.5, 0.5, 0.5)).parameters["settings"]["odin"]["std"] == (0.5, 0.5, 0.5)
 
 
+def test_members_made_for_training_images_count_less_where_they_have_few_images() -> None:
+    reference, head = example_outputs(40, (RANDOM,), seed=3)
+    full, fewer = made(few=0).fit(reference, head), made().fit(reference, head)
+    for name in ("adascale_l", "gen"):
+        assert fewer.voices_[name].weight == full.voices_[name].weight
+    for name in ("fdbd", "vim"):
+        torch.testing.assert_close(fewer.voices_[name].weight, full.voices_[name].weight * 40 / 50)
+    train = example_outputs(400, (), seed=4)[0]
+    taught = made(learn_from="train").fit(reference, head, train), made(learn_from="train", few=0)
+    assert taught[0].voices_["vim"].weight == taught[1].fit(reference, head, train).voices_["vim"].weight
+    equal = made(weights="equal").fit(reference, head)
+    assert {float(voice.weight) for voice in equal.voices_.values()} == {1}
+
+
 @pytest.mark.parametrize("n", [2, 3, 10, 30])
 def test_few_images_are_enough(n: int) -> None:
     found = fitted(n)

@@ -20,9 +20,11 @@ from adascale.maths.activations import (
     fixed_ratio,
     generalised_entropy,
     keep_count,
+    largest_probability,
     ratio_of,
     scaled_activation_logits,
     share_count,
+    strongest,
     top_count,
 )
 
@@ -46,6 +48,8 @@ class TestAgainstTheStableSort:
         for count in {1, max(1, size // 20), max(1, size // 2), size}:
             indices = Ranking(values).strongest(count) - size * np.arange(rows)[:, None]
             assert indices.tolist() == order[:, :count].sort().values.tolist()
+            expected = torch.zeros(rows, size, dtype=torch.bool).scatter(1, order[:, :count], True)
+            assert torch.equal(strongest(values, count), expected)
 
     @pytest.mark.parametrize("relu", [True, False])
     def test_ratio(self, kind: str, rows: int, size: int, relu: bool) -> None:
@@ -156,3 +160,31 @@ def test_generalised_entropy_of_a_certain_prediction(gap: float) -> None:
     p = np.exp(-gap) / (1 + np.exp(-gap))  # of the other class; 1 - p of the first, without rounding
     expected = 2 * ((1 - p) * p) ** 0.1
     assert generalised_entropy(torch.tensor([[gap, 0.0]], dtype=torch.float64)).item() == pytest.approx(expected, 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shift", [-1e5, -700.0, -660.0, 0.0, 300.0, 705.0, 1e5])
+def test_energy_of_logits_whose_exponentials_overflow_or_vanish(shift: float, dtype: torch.dtype) -> None:
+    logits = made("signed", 70, 1500).to(dtype) + shift  # more than one piece
+    before = logits.clone()
+    expected = torch.logsumexp(logits.double(), 1)
+    assert torch.allclose(energy(logits), expected, rtol=1e-13, atol=1e-12)
+    assert torch.allclose(largest_probability(logits), logits.double().softmax(1).amax(1), rtol=1e-9)
+    assert torch.equal(logits, before)
+
+
+def test_energy_of_rows_that_differ_by_more_than_any_exponential() -> None:
+    logits = torch.tensor([[0.0, 0.0], [-2000.0, -2000.0], [2000.0, 0.0]])
+    assert energy(logits).tolist() == pytest.approx([math.log(2), -2000 + math.log(2), 2000], rel=1e-12)
+    assert energy(torch.empty(0, 3)).shape == (0,)
+
+
+@pytest.mark.parametrize("top", [1, 2, 10, 29, 30, 99])
+@pytest.mark.parametrize("sharpness", [0.0, 1.0, 10.0, 60.0])
+def test_generalised_entropy_by_its_definition(top: int, sharpness: float) -> None:
+    """At sharpness 60 the largest probability rounds to 1; the others' sum is what is left of it."""
+    logits = sharpness * made("signed", 40, 30)
+    p = logits.double().softmax(1).sort(1, descending=True).values
+    rest = torch.cat([p[:, 1:].sum(1, keepdim=True), 1 - p[:, 1:]], 1)
+    expected = (p * rest)[:, :top].pow(0.1).sum(1)
+    assert torch.allclose(generalised_entropy(logits, 0.1, top), expected, rtol=1e-10)

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from adascale import Classifier, DetectorFileError, InputError, OODDetector, View
 from adascale.extraction.extract import extract_batch
-from adascale.network.running import at_once, borrowed, likes_channels_last
+from adascale.network.running import at_once, held, likes_channels_last
 from tests.conftest import SmallNet, images, needs_precision, seeded
 
 
@@ -249,11 +249,11 @@ def test_locating_waits_for_a_running_pass(monkeypatch: pytest.MonkeyPatch) -> N
     @contextmanager
     def announced(model: nn.Module) -> Iterator[None]:
         waits.set()
-        with borrowed(model):
+        with held(model):
             yield
 
     with classifier.ready():
-        monkeypatch.setattr("adascale.network.classifier.borrowed", announced)
+        monkeypatch.setattr("adascale.network.classifier.held", announced)
         other = threading.Thread(target=classifier.locate, args=(images(),))
         other.start()
         assert waits.wait(60)

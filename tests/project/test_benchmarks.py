@@ -15,7 +15,7 @@ import torch
 from adascale import Classifier, Decision, OODDetector, View, detectors
 from adascale.core.timing import Timing
 from adascale.extraction.extract import extract_batch
-from benchmarks import passes
+from benchmarks import passes, peers
 from benchmarks.__main__ import line
 from benchmarks.authors import Authors
 from benchmarks.measured import ratio
@@ -74,13 +74,15 @@ def test_the_command(tmp_path: Path) -> None:
 def test_a_part_that_does_not_exist() -> None:
     done = run("--only", "z")
     assert done.returncode == 2
-    assert "z: parts are abcdefghij" in done.stderr
+    assert "z: parts are abcdefghijklmn" in done.stderr
 
 
 def test_decisions_are_compared_before_they_are_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = Subject("small", seeded(SmallNet), 8, images(40), images(16, seed=1), 3 * images(16, seed=2))
     found = list(passes.decisions(subject, 1))
     assert len(found) == 4
+    found += passes.default_decisions(subject, 1)
+    assert [entry.most for entry in found] == [None] * 4 + [1.15, None]
     assert all("decisions identical" in entry.note for entry in found)
     decide = OODDetector.decide
 
@@ -90,3 +92,21 @@ def test_decisions_are_compared_before_they_are_timed(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(OODDetector, "decide", other_way_round)
     assert all("16 DECISIONS DIFFER" in entry.note for entry in passes.decisions(subject, 1))
+    assert all("16 DECISIONS DIFFER" in entry.note for entry in passes.default_decisions(subject, 1))
+
+
+@pytest.mark.parametrize("name", sorted({name for scores in peers.PEERS.values() for name in scores}))
+def test_peers_compute_what_we_compute(name: str) -> None:
+    """The transcriptions, and pytorch-ood where it is installed; only VRA is another function there."""
+    (found,) = peers.against_peers(1, (250, 64, 10), [name])
+    assert found.what.startswith(f"{name} / ")
+    assert found.most == 1
+    _, value = found.note.removeprefix("scores: ").split(";")[0].rsplit(" ", 1)
+    assert ("rank correlation" in found.note and float(value) > 0.9) or float(value) < 1e-3
+
+
+def test_agreement_in_words() -> None:
+    ours = torch.arange(1.0, 5.0).double()
+    assert peers.agreement(ours, ours) == "equal to 0e+00"
+    assert peers.agreement(ours, ours + 2.5e-5) == "equal to 1e-05"
+    assert peers.agreement(ours, 2 * ours) == "rank correlation 1.00000"

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from adascale import Head, InputError, Outputs, detectors
+from adascale.decision.tuning import TOLERANCE
 from adascale.metrics import auroc, fpr_at_tpr
 from benchmarks import networks
 from benchmarks.generalise.activations import VIEW, Subject, subject
@@ -22,8 +22,9 @@ from benchmarks.generalise.measuring import Candidate, Figures, Resamples, figur
 from benchmarks.generalise.networks_at_hand import TRAINED
 from benchmarks.generalise.page import filled
 from benchmarks.generalise.results import Results
-from benchmarks.generalise.rules import PICKS, Rule, Swept, Tuned, swept
+from benchmarks.generalise.rules import Rule, Tuned, swept, tuned
 
+LOGITS = detectors.get("adascale_l")(pixels="random")
 HEAD = Head(torch.randn(4, 24, generator=torch.Generator().manual_seed(0)))
 
 
@@ -96,19 +97,28 @@ def test_fewer_images_are_a_part_of_all() -> None:
 def test_one_good_pair_is_its_own_average() -> None:
     sweep = swept(made_up(), "adascale_l")
     only = replace(sweep, judged=sweep.judged * 0 + torch.arange(float(len(sweep.points)), dtype=torch.float64))
-    for pick in PICKS:
-        assert only.auroc_of(Rule("mean", 0.5, pick)) == pytest.approx(float(sweep.measured[-1]))
-    assert sweep.points[-1] == (99, 99)
+    for rule in (Rule("mean", 0.0, "best"), Rule("least", 0.5, "ratios"), Rule("both", 0.5, "scores")):
+        assert only.auroc_of(rule) == pytest.approx(float(sweep.measured[-1]))
+    assert sweep.points[-1] == {"p_min": 99, "p_max": 99}
 
 
-def test_the_middle_of_the_good_pairs() -> None:
-    judged = torch.tensor([[90.0, 90.4, 90.2, 70.0]], dtype=torch.float64)
-    points: list[tuple[float, float]] = [(60, 70), (60, 75), (60, 80), (60, 99)]
-    parts: list[list[Tensor]] = [[torch.zeros(1)]] * 4
-    sweep = Swept(made_up(), points, judged, [torch.zeros(1)] * 4, parts, torch.tensor([1.0, 2.0, 3.0, 4.0]))
-    assert sweep.auroc_of(Rule("mean", 0.5, "middle")) == 2  # 70, 75 and 80 are good
-    assert sweep.auroc_of(Rule("mean", 0.2, "middle")) == 2  # 75 and 80 are equally near; 75 is better
-    assert sweep.auroc_of(Rule("mean", 30, "middle")) == 3  # the mean is 81
+def test_equal_pairs_average_to_themselves_and_criteria_differ() -> None:
+    sweep = swept(made_up(), "adascale_l")
+    same = torch.tensor([[90.0, 90.0], [80.0, 80.0]]).double()
+    twins = replace(sweep, points=[sweep.points[3]] * 2, judged=same, tested=[sweep.tested[3]] * 2)
+    for pick in ("ratios", "scores"):
+        assert twins.auroc_of(Rule("mean", 1.0, pick)) == pytest.approx(float(sweep.measured[3]))
+    kinds = torch.tensor([[90.0, 80.0], [60.0, 65.0]]).double()  # both: 67.5 and 68.75
+    two = replace(sweep, points=sweep.points[:2], judged=kinds, measured=torch.tensor([1.0, 2.0]))
+    assert [two.auroc_of(Rule(of, 0.0, "best")) for of in ("mean", "least", "both")] == [1, 2, 2]
+
+
+def test_the_shipped_rule_is_one_of_those_compared() -> None:
+    one = made_up()
+    found = tuned(one, "adascale_l", splits=2)
+    assert found.shipped == pytest.approx(found.rules[Rule("sides", 100 * TOLERANCE, "ratios")])
+    shipped = [figures(one, scores(one, Candidate("x", LOGITS), seed=seed)).auroc for seed in (0, 1)]
+    assert found.shipped == pytest.approx(sum(shipped) / 2)
 
 
 def test_the_default_is_what_users_get() -> None:

@@ -11,6 +11,7 @@ from tests.reference import adascale, distances, logits
 from tests.reference.common import Array, Head, Method, Sample, Samples, Score
 
 LEARN_NOTHING = (logits.gen,)
+MADE_FOR_TRAINING_IMAGES = (distances.fdbd, distances.vim)
 
 
 def combined(head: Head, known: Samples, weights: str = "decorrelated", rule: str = "fisher", folds: int = 5) -> Score:
@@ -39,6 +40,8 @@ def combined(head: Head, known: Samples, weights: str = "decorrelated", rule: st
     columns = [list(column) for column in reference.T]
     on_known = np.array([[evidence(c, s) for c, s in zip(columns, row, strict=True)] for row in reference])
     w = np.ones(len(members)) if weights == "equal" else decorrelated(on_known)
+    if weights != "equal":
+        w = w * [count / (count + 10) if method in MADE_FOR_TRAINING_IMAGES else 1 for method, _ in members]
 
     def fused(x: Sample) -> float:
         each = [w_m * evidence(c, score(x)) for w_m, c, score in zip(w, columns, parts, strict=True)]

@@ -10,6 +10,7 @@ from typing import Any
 
 from adascale.bench import check_suite
 from adascale.bench.columns import IN_REGISTRY, named
+from adascale.core.engines import check_engine
 from adascale.core.errors import InputError
 from adascale.export.formats import format_of
 from adascale.images.places import ADVICE, expanded
@@ -102,6 +103,11 @@ def device(value: Any) -> Any:
     if not re.fullmatch(r"[a-z]+(:\d+)?", value):
         raise InputError(f"--device {value} cannot be used here: give auto, cpu, cuda, cuda:1 or mps.")
     return value
+
+
+def engine(value: Any) -> Any:
+    """The packages of the engine are looked for; they are not imported yet."""
+    return check_engine(value)
 
 
 def _promise(check: Callable[[float], None]) -> Callable[[Any], Any]:

@@ -38,6 +38,7 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command,
     root: groups.Root = None
     precision: Literal["bf16", "fp16"] | None = option(None, "Faster on some hardware; scores change slightly.")
     compiled: groups.Compiled = False
+    engine: groups.Engine = "torch"
     draft: bool = option(False, "Decode large JPEGs at a fraction of their size: faster.", "--draft")
 
 
@@ -69,6 +70,7 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     root: groups.Root = None
     device: groups.Device = "auto"
     compiled: groups.Compiled = False
+    engine: groups.Engine = "torch"
 
     def __post_init__(self) -> None:
         if self.decide and self.evidence:

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from typer import Argument, Option
 
@@ -71,6 +71,10 @@ Device = Annotated[
     str, Option(help="cpu, cuda, cuda:1, mps ...; auto takes a GPU where there is one.", callback=checks.device)
 ]
 Compiled = Annotated[bool, Option("--compile", help="torch.compile the network: slow at first, then faster.")]
+Engine = Annotated[
+    Literal["torch", "onnxruntime", "openvino"],
+    Option(help="What runs the network, on a processor; gradients are torch's.", callback=checks.engine),
+]
 
 
 def option(default: Any, text: str, *names: str, check: Callable[[Any], Any] | None = None, **more: Any) -> Any:
@@ -141,6 +145,7 @@ class NetworksOptions(PreprocessOptions):
     )
     head: Head = None
     device: Device = "auto"
+    engine: Engine = "torch"
 
 
 class ImageOptions(Options):

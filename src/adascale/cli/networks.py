@@ -34,7 +34,7 @@ def network(
     **running: Any,
 ) -> tuple[Classifier, Preprocess]:
     """One network on its device, and its preprocessing with what was given in its place. classes: names of classes."""
-    classifier, known = ready_network(spec, weights, given.device, given.head, **running)
+    classifier, known = ready_network(spec, weights, given.device, given.head, engine=given.engine, **running)
     preprocess = options.preprocess(known, given)
     if draft is not None:
         preprocess = replace(preprocess, draft=draft)
@@ -122,7 +122,7 @@ def named(file: DetectorFile, model: str | None, weights: Path | None) -> tuple[
 def detectors(files: list[DetectorFile], given: ScoreCommand) -> dict[str, OODDetector]:
     """The detectors by the names of their columns: the method's, or the file's where a method comes twice."""
     spec, weights = named(files[0], given.model, given.weights)
-    classifier, _ = ready_network(spec, weights, given.device, compiled=given.compiled)
+    classifier, _ = ready_network(spec, weights, given.device, compiled=given.compiled, engine=given.engine)
     loaded = OODDetector.load_all(files, classifier, alpha=given.alpha, confidence=given.confidence)
     for detector in loaded if given.no_confidence else []:
         detector.confidence = None

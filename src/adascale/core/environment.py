@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from adascale.core import precisions
+from adascale.core.engines import ENGINES, TORCH
 from adascale.core.extras import EXTRAS
 from adascale.core.folders import cache_folder
 from adascale.core.version import __version__
@@ -24,7 +25,7 @@ def facts() -> dict[str, dict[str, str]]:
         "extras": {package: _installed(package, extra) for package, extra in EXTRAS.items()},
         "devices": _devices(),
         "precisions on the processor": {name: precisions.answer(name) for name in precisions.PRECISIONS},
-        "engines": {"torch": "runs", "torch.compile": _compiler()},
+        "engines": {"torch": "runs", "torch.compile": _compiler(), **_engines()},
         "cache": _cache(cache_folder()),
     }
 
@@ -34,6 +35,10 @@ def _installed(package: str, extra: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return f"not installed: pip install 'adascale[{extra}]'"
+
+
+def _engines() -> dict[str, str]:
+    return {name: _installed(name, extra) for name, (extra, _) in ENGINES.items() if name != TORCH}
 
 
 def _devices() -> dict[str, str]:

@@ -12,11 +12,11 @@ from adascale.core.errors import MissingExtraError
 
 EXTRAS = {
     "scikit-learn": "demo",
+    "transformers": "huggingface",
     "onnx": "export",
     "onnxscript": "export",
     "onnxruntime": "export",
     "openvino": "openvino",
-    "transformers": "huggingface",
     "pyarrow": "parquet",
     "matplotlib": "report",
     "timm": "timm",
@@ -33,9 +33,17 @@ def optional(module: str, extra: str) -> ModuleType:
             declare_torchvision_operators()
         return importlib.import_module(module)
     except ImportError as error:
-        raise MissingExtraError(
-            f"This needs {package} ({error}); install it with: pip install 'adascale[{extra}]'"
-        ) from error
+        raise _missing(package, extra, str(error)) from error
+
+
+def check_installed(package: str, extra: str) -> None:
+    """The same error where the package cannot be found; it is not imported."""
+    if importlib.util.find_spec(package) is None:
+        raise _missing(package, extra, "it is not installed")
+
+
+def _missing(package: str, extra: str, reason: str) -> MissingExtraError:
+    return MissingExtraError(f"This needs {package} ({reason}); install it with: pip install 'adascale[{extra}]'")
 
 
 def declare_torchvision_operators() -> None:

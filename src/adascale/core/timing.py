@@ -34,31 +34,35 @@ class Timing:
         return Timing(self.turns / other.turns)
 
 
-def interleaved(calls: Mapping[str, Callable[[], object]], repeats: int = 21) -> dict[str, Timing]:
+def interleaved(
+    calls: Mapping[str, Callable[[], object]], repeats: int = 21, clock: Callable[[], float] | None = None
+) -> dict[str, Timing]:
     """The time of each call. The calls take turns, so that other work on the machine slows all of them alike.
 
     A turn of a short call repeats it for about a millisecond. The number of repeats is found beforehand, which also
-    warms the call up.
+    warms the call up. clock: by default `time.perf_counter`; `time.process_time` counts the processor's time alone, for
+    calls that use one thread.
     """
     if repeats < 1:
         raise InputError(f"repeats={repeats}; at least 1 is needed.")
-    counts = {name: _count(call) for name, call in calls.items()}
+    clock = clock or time.perf_counter
+    counts = {name: _count(call, clock) for name, call in calls.items()}
     seconds = torch.empty(len(calls), repeats, dtype=torch.float64)
     for turn in range(repeats):
         for row, (name, call) in enumerate(calls.items()):
-            seconds[row, turn] = _seconds(call, counts[name]) / counts[name]
+            seconds[row, turn] = _seconds(call, counts[name], clock) / counts[name]
     return {name: Timing(row) for name, row in zip(calls, seconds, strict=True)}
 
 
-def _count(call: Callable[[], object]) -> int:
+def _count(call: Callable[[], object], clock: Callable[[], float]) -> int:
     count = 1
-    while _seconds(call, count) < _SHORTEST:
+    while _seconds(call, count, clock) < _SHORTEST:
         count *= 2
     return count
 
 
-def _seconds(call: Callable[[], object], count: int) -> float:
-    began = time.perf_counter()
+def _seconds(call: Callable[[], object], count: int, clock: Callable[[], float]) -> float:
+    began = clock()
     for _ in range(count):
         call()
-    return time.perf_counter() - began
+    return clock() - began

@@ -40,20 +40,24 @@ class Head:
         return self.bias.detach().double()
 
     @cached_property
+    def matrix(self) -> Tensor:
+        """The weight ``W`` in float64."""
+        return self.weight.detach().double()
+
+    @cached_property
     def origin(self) -> Tensor:
         """``-W^+ b``, the point nearest to zero whose logits are, as far as possible, zero (float64)."""
-        nearest: Tensor = -torch.linalg.pinv(self.weight.detach().double()) @ self.offset
+        nearest: Tensor = -torch.linalg.pinv(self.matrix) @ self.offset
         return nearest
 
     @cached_property
     def distances(self) -> Tensor:
         """``||w_c - w_d||`` for every pair of classes (C, C), float64."""
-        weight = self.weight.detach().double()
-        return torch.cdist(weight, weight, compute_mode="donot_use_mm_for_euclid_dist")
+        return torch.cdist(self.matrix, self.matrix, compute_mode="donot_use_mm_for_euclid_dist")
 
     def __call__(self, features: Tensor) -> Tensor:
         """Logits of ``features`` (N, D), in float64."""
-        return features.double() @ self.weight.double().T + self.offset
+        return torch.addmm(self.offset, features.double(), self.matrix.T)
 
     def fingerprint(self) -> str:
         """A hash of the layer's values."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from adascale.core.engines import TORCH
 from adascale.core.errors import DetectorFileError, HeadNotFoundError, InputError
 from adascale.core.types import Head
 from adascale.core.version import __version__
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from adascale.decision.ood_detector import OODDetector
 
 KIND = "adascale-detector"
+# What the features of the probe may differ by, relative to the largest: other processors and versions of torch, low
+# precisions; engines, which compute in float32 always.
+_SLACK, _SLACK_OF_ENGINES = 0.02, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,6 +135,7 @@ def record_of(detector: OODDetector, calibration: Calibration, about: Mapping[st
             "class": type(detector.classifier.model).__name__,
             "fingerprint": network.fingerprint,
             "precision": detector.classifier.precision,
+            **({} if detector.classifier.engine == TORCH else {"engine": detector.classifier.engine}),
         },
         "input": {
             "shape": detector.input_shape,
@@ -212,7 +217,10 @@ class NetworkIdentity:
                 features, _ = classifier.locate(images).forward(images)
             except HeadNotFoundError:
                 return f"; in this {given} it is not the head"
-            if not alike(features, file.tensors["probe.features"], 0.02):
-                return f"; this {given} has its weights, but computes something else"
+            engines = {network.get("engine", TORCH), classifier.engine}
+            slack = _SLACK if engines == {TORCH} else _SLACK_OF_ENGINES
+            if not alike(features, file.tensors["probe.features"], slack):
+                by = "" if engines == {TORCH} else f" with engine={classifier.engine!r}"
+                return f"; this {given} has its weights, but computes something else{by}"
         same_head = classifier.head.fingerprint() == saved["fingerprint"]
         return "" if same_head else f"; the head of this {given} has other weights"

@@ -86,8 +86,12 @@ def _settle(classifier: Classifier, method: Detector, threshold: float, waiting:
     for shape in shapes:
         group = [batch for batch in waiting if len(batch.open) and batch.images.shape[1:] == shape]
         images = torch.cat([batch.images for batch in group])
-        outputs = Outputs.cat([batch.outputs for batch in group])
-        full = replace(outputs, views=extract_views(classifier, images, method.views))
+        if any(view.needs_gradient for view in method.views):
+            # The pass for the gradient gives the clean outputs too, by the engine that gives the perturbed ones.
+            full = extract_batch(classifier, images, method.views)
+        else:
+            outputs = Outputs.cat([batch.outputs for batch in group])
+            full = replace(outputs, views=extract_views(classifier, images, method.views))
         flagged = (method.score(full) > threshold).split([len(batch.open) for batch in group])  # type: ignore[no-untyped-call]
         for batch, answer in zip(group, flagged, strict=True):
             batch.is_ood[batch.open] = answer

@@ -16,7 +16,19 @@ import torch
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
-from adascale.decision.tuning import FEWEST_IMAGES, Judge, Point, Tuning, chosen_count, grid, search_grid
+from adascale.decision.tuning import (
+    FEWEST_IMAGES,
+    KIND_WEIGHTS,
+    MOST_CHOSEN,
+    TOLERANCE,
+    Fold,
+    Judge,
+    Point,
+    Tuning,
+    chosen_count,
+    grid,
+    search_grid,
+)
 from adascale.detectors import Detector
 from adascale.detectors.configure import configured
 from adascale.images.preprocess import Preprocess
@@ -75,7 +87,7 @@ class Plan:
     def wanted(self) -> bool:
         """Whether the method is to be tuned if there are enough images."""
         if self.tune is None:
-            return self.method.tuned_by_default and not self.given & set(self.method.search_space)
+            return self.method.tuned_by_default and not self.given & {*self.method.search_space, "more_pairs"}
         return self.tune and (self.points is not None or bool(set(self.method.search_space) - self.given))
 
     @cached_property
@@ -98,16 +110,26 @@ class Plan:
             return 0.0
         return {"nothing": 0.0, "val": 0.2, "val+train": 0.2}.get(self.method.fits_on, 0.5)
 
-    def chosen(self, n: int) -> list[int]:
-        """The images among n to choose parameters on; empty if nothing will be tuned."""
+    def chosen(self, n: int, train: bool = False) -> list[int]:
+        """The images among n to choose parameters on; empty if nothing will be tuned. train: as in `share`.
+
+        Outliers are made from at most 200 images, which are also fitted on, in turns (see `choose`).
+        """
         if not self.wanted:
             return []
-        parts = split(n, self.seed, self.share(), chosen_count(n) if self.judge == "self" else n // 2)
+        parts = self.split(n, train)
         if self.tune and not len(parts.chosen):
             raise InputError(f"{n} ID images are too few to tune on; give at least {FEWEST_IMAGES}, or do not tune.")
         needed = 0 if self.tune or self.alpha is None else images_needed(self.alpha, self.confidence)
-        indices: list[int] = parts.chosen.tolist() if len(parts.held_out) >= needed else []
+        if not len(parts.chosen) or len(parts.held_out) < needed:
+            return []
+        judging = torch.cat([parts.chosen, parts.fitted])[:MOST_CHOSEN] if self.judge == "self" else parts.chosen
+        indices: list[int] = judging.tolist()
         return indices
+
+    def split(self, n: int, train: bool = False) -> Split:
+        """The split of n images where parameters are chosen. train: as in `share`."""
+        return split(n, self.seed, self.share(train), chosen_count(n) if self.judge == "self" else n // 2)
 
     def why_not(self, n: int, features: int | None = None) -> str:
         """Where the parameters come from if they were not tuned. features: how many the network has."""
@@ -130,9 +152,8 @@ class Plan:
     def fit(self, outputs: Outputs, head: Head, train: Outputs | None, outliers: Outliers | None) -> Fitted:
         """Tune the method if that is wanted, fit it, and set the threshold if there is an ``alpha``.
 
-        The images to choose parameters on, to fit on and to set the threshold with are kept apart. A method that takes
-        ID images beside training images needs them to rank its parts, and is fitted on the first two. Without a
-        threshold the method is fitted on all images in the end. train: the outputs of training images.
+        The images to choose parameters on and to fit on are kept apart from those that set the threshold. In the end
+        the method is fitted on the first two; without a threshold on all images. train: the outputs of training images.
         """
         n, learned = len(outputs), train if self.takes_train else None
         if self.alpha is not None and learned is not None and (shared := _shared_rows(outputs, learned)):
@@ -141,8 +162,7 @@ class Plan:
                 "give other images, else no false-alarm rate can be promised."
             )
         parts, tuning = self.choose(outputs, head, learned, outliers)
-        ranked = torch.cat([parts.chosen, parts.fitted]) if self.takes_both else parts.fitted
-        own = outputs if self.alpha is None else outputs[ranked]
+        own = outputs if self.alpha is None else outputs[torch.cat([parts.chosen, parts.fitted])]
         features = head.weight.shape[1]
         method = replace(self.method, **(tuning.chosen if tuning else self.untuned(features)))
         reference, *more = self._learned_from(method, own, learned)
@@ -159,26 +179,51 @@ class Plan:
     ) -> tuple[Split, Tuning | None]:
         """The split of the images, and the best parameters if they are wanted and there are outliers.
 
-        train: the outputs of training images, if the method learns from them.
+        train: the outputs of training images, if the method learns from them. A method that learns from ID images is
+        fitted on one half of those to choose and to fit on, and judged by the other, and the other way round: so all
+        of them judge, and none has been learned from by what it judges.
         """
-        n = len(outputs)
-        chosen, share = self.chosen(n), self.share(train is not None)
+        n, share = len(outputs), self.share(train is not None)
+        chosen = self.chosen(n, train is not None)
         unknown = outliers(chosen, self.views) if chosen and outliers is not None else None
-        parts = split(n, self.seed, share, len(chosen) if unknown else 0)
+        parts = self.split(n, train is not None) if unknown else split(n, self.seed, share)
         if share and not len(parts.fitted):
             raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")
         if not unknown:
             return parts, None
         method = self.method.judged(self.grid[0])
-        reference, *more = self._learned_from(method, outputs[parts.fitted], None if self.train_overlaps else train)
+        taught = None if self.train_overlaps else train
+        folds = self.folds(method, parts, outputs, len(chosen), unknown, taught)
         made = self.judge == "self"
         against = "outliers made from them" if made else "OOD validation images"
         tuning = search_grid(
-            *(method, self.grid, reference, head, outputs[parts.chosen], unknown),
-            f"{len(chosen)} ID images against {against} ({', '.join(unknown)})",
-            train=more[0] if more else None,
+            *(method, self.grid, folds, head, f"{len(chosen)} ID images against {against} ({', '.join(unknown)})"),
+            train=taught if taught is not None and method.fits_on == "val+train" else None,
+            weights=KIND_WEIGHTS if made else None,
+            tolerance=TOLERANCE if made and self.points is None else 0.0,
         )
         return parts, tuning
+
+    def folds(
+        self,
+        method: Detector,
+        parts: Split,
+        outputs: Outputs,
+        count: int,
+        unknown: Mapping[str, Outputs],
+        train: Outputs | None,
+    ) -> list[Fold]:
+        """What the grid is judged on. count: how many images judge. unknown: their outliers, in the same order."""
+        rows = torch.cat([parts.chosen, parts.fitted])
+        if self.judge == "ood" or method.fits_on == "nothing" or (train is not None and not self.takes_both):
+            reference, *_ = self._learned_from(method, outputs[parts.fitted], train)
+            return [Fold(reference, outputs[rows[:count]], unknown)]
+        folds, turn = [], torch.arange(len(rows)) % 2
+        for half in (0, 1):
+            mine = torch.nonzero(turn[:count] == half)[:, 0]
+            theirs = {name: made[mine] if len(made) == count else made for name, made in unknown.items()}
+            folds.append(Fold(outputs[rows[turn != half]], outputs[rows[mine]], theirs))
+        return folds
 
     def _learned_from(self, method: Detector, own: Outputs, train: Outputs | None) -> list[Outputs]:
         """What `fit` is given: the ID images, the training images, or both."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from adascale.core.engines import TORCH
 from adascale.core.errors import AdascaleWarning
 from adascale.core.types import Outputs
 from adascale.decision.answering import Answering
@@ -20,7 +21,7 @@ from adascale.decision.fitting import Outliers, Plan, method_of
 from adascale.decision.inputs import Reader, extract_given, outliers_of
 from adascale.decision.provenance import fitting_record, source_in_words
 from adascale.decision.quantising import quantised
-from adascale.decision.saved import load_detectors
+from adascale.decision.saved import classifier_of, load_detectors
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
 from adascale.export.early import Early
@@ -58,7 +59,8 @@ class OODDetector(Answering):
     its fields); it is kept with the detector and saved with it, and lets every method here take images: a path, a
     folder, a glob, a list of paths, Pillow images, uint8 arrays (H, W, C) or (N, H, W, C), bytes. Without it they take
     tensors. classes: the names of the classes, as a list, a mapping from index to name, or a file of either
-    (`adascale.network.class_names`).
+    (`adascale.network.class_names`). engine: ``onnxruntime`` or ``openvino`` runs the network in place of torch (see
+    `Classifier`).
     """
 
     def __init__(
@@ -73,12 +75,13 @@ class OODDetector(Answering):
         batch_size: int = 32,
         preprocess: Preprocess | Mapping[str, Any] | None = None,
         classes: str | Path | Sequence[str] | Mapping[Any, Any] | None = None,
+        engine: str | None = None,
         **parameters: Any,
     ) -> None:
         check_alpha(alpha)
         check_confidence(confidence)
         preprocess = as_preprocess(preprocess)
-        self.classifier = model if isinstance(model, Classifier) else Classifier(model, head)
+        self.classifier = classifier_of(model, head, engine)
         self._method = method_of(method, parameters, preprocess)
         self._as_given = self._method
         self._given = frozenset(parameters if isinstance(method, str) else self._method.parameters)
@@ -106,6 +109,7 @@ class OODDetector(Answering):
         device: str = "auto",
         head: str | None = None,
         preprocess: Preprocess | Mapping[str, Any] | None = None,
+        engine: str = TORCH,
         **options: Any,
     ) -> Self:
         """A detector for a network named by a text such as ``torchvision:resnet50``: see `load_network`.
@@ -113,7 +117,7 @@ class OODDetector(Answering):
         The network brings its preprocessing, and class names where its source knows them. weights: a file of your own.
         device: ``auto`` is a GPU where there is one. options: those of `OODDetector`, and the method's parameters.
         """
-        classifier, known = ready_network(spec, weights, device, head)
+        classifier, known = ready_network(spec, weights, device, head, engine=engine)
         detector = cls(classifier, method, preprocess=preprocess or known, **options)
         detector.about = {"model": absolute(spec), "weights": None if weights is None else str(Path(weights).resolve())}
         return detector
@@ -286,7 +290,9 @@ class OODDetector(Answering):
 
         ``alpha``, ``confidence``: in place of the saved ones; the threshold follows without fitting again. Without
         ``model``, the network that the file names is loaded. Then ``network`` may have ``weights``, a file in place of
-        the one it names; ``device``; and ``trust=True``, without which no Python file is run.
+        the one it names; ``device``; and ``trust=True``, without which no Python file is run. ``engine="openvino"`` or
+        ``"onnxruntime"`` runs the network in place of torch, whatever engine it was calibrated with, after proof on
+        the probe in the file.
         """
         return cls.load_all([path], model, method, alpha=alpha, confidence=confidence, **network)[0]
 

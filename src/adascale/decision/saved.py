@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from torch import nn
 
-from adascale.core.errors import DetectorFileError
+from adascale.core.engines import TORCH
+from adascale.core.errors import DetectorFileError, InputError
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity
 from adascale.detectors import Detector
 from adascale.images.preprocess import Preprocess
@@ -33,16 +34,31 @@ def load_detectors(
     weights: str | Path | None = None,
     device: str = "auto",
     trust: bool = False,
+    engine: str | None = None,
 ) -> list[Made]:
     """See `OODDetector.load_all`."""
     read = [file if isinstance(file, DetectorFile) else DetectorFile.read(file) for file in files]
     if model is None:
-        model = named_network(read[0], weights, device, trust)
-    network = NetworkIdentity(model if isinstance(model, Classifier) else Classifier(model))
+        model = named_network(read[0], weights, device, trust, engine or TORCH)
+    network = NetworkIdentity(classifier_of(model, engine=engine))
     return [_restored(cls, file, network, method, alpha, confidence) for file in read]
 
 
-def named_network(file: DetectorFile, weights: str | Path | None, device: str, trust: bool) -> Classifier:
+def classifier_of(model: nn.Module | Classifier, head: str | None = None, engine: str | None = None) -> Classifier:
+    """The network as a `Classifier` with this engine; None: torch, or that of a given `Classifier`."""
+    if not isinstance(model, Classifier):
+        return Classifier(model, head, engine=engine or TORCH)
+    if engine not in (None, model.engine):
+        raise InputError(
+            f"engine={engine!r}, and the Classifier that was given has engine={model.engine!r}; say it there: "
+            f"Classifier(model, engine={engine!r})."
+        )
+    return model
+
+
+def named_network(
+    file: DetectorFile, weights: str | Path | None, device: str, trust: bool, engine: str = TORCH
+) -> Classifier:
     """The network that a detector file names, with its weights. A Python file is run only if the user trusts it."""
     about = file.record["about"]
     spec, known = about.get("model"), about.get("weights")
@@ -57,7 +73,7 @@ def named_network(file: DetectorFile, weights: str | Path | None, device: str, t
         )
     if weights is None and known is not None and not Path(known).is_file():
         raise DetectorFileError(f"{file.path} names the weights {known}, which are not there; pass weights=.")
-    return ready_network(spec, weights or known, device)[0]
+    return ready_network(spec, weights or known, device, engine=engine)[0]
 
 
 def _restored(

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
+from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
@@ -18,6 +19,10 @@ from adascale.maths.metrics import auroc
 FEWEST_IMAGES = 64
 MOST_CHOSEN = 200
 _CHOSEN_SHARE = 0.3
+# Shuffled and mixed images keep the detail of ID images, as near-OOD images do; blurred ones, like far-OOD images, do
+# not. Near and far count the same.
+KIND_WEIGHTS: Mapping[str, float] = {"shuffled": 0.5, "mixed": 0.5, "blurred": 1.0}
+TOLERANCE = 0.015  # of AUROC: points this close to the best are averaged over
 _PERCENTILES = (60, 65, 70, 75, 80, 85, 90, 95, 99)
 # The grids of the AdaSCALE paper by name. `pairs` is ours: it includes equal percentiles, which give SCALE or LTS.
 GRIDS: Mapping[str, tuple[dict[str, Any], ...]] = {
@@ -32,7 +37,7 @@ Judge = Literal["self", "ood"]  # outliers made from ID images, or OOD validatio
 
 @dataclass(frozen=True)
 class Tuning:
-    """The parameters that were chosen, how they were judged, and every trial (point, mean AUROC) in grid order.
+    """The parameters that were chosen, how they were judged, and every trial (point, criterion) in grid order.
 
     default_auroc: the AUROC of the parameters that would have been used otherwise, judged in the same way.
     """
@@ -44,11 +49,16 @@ class Tuning:
     trials: tuple[tuple[Point, float], ...] = ()
 
     def __str__(self) -> str:
-        values = ", ".join(f"{name}={value}" for name, value in self.chosen.items())
+        values = ", ".join(f"{name}={_spelt(value)}" for name, value in self.chosen.items())
         instead = "" if self.default_auroc is None else f", the default {100 * self.default_auroc:.2f} %"
         return (
             f"{values}: chosen from {len(self.trials)} by AUROC ({100 * self.auroc:.2f} %{instead}) on {self.judged_by}"
         )
+
+
+def _spelt(value: Any) -> str:
+    """As ``--set`` takes it."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def grid(method: Detector, space: Mapping[str, Sequence[Any]] | None = None) -> list[Point]:
@@ -72,52 +82,59 @@ def chosen_count(n: int) -> int:
     return min(MOST_CHOSEN, int(n * _CHOSEN_SHARE)) if n >= FEWEST_IMAGES else 0
 
 
+class Fold(NamedTuple):
+    """ID images to judge by, outliers to tell them from, and what the method is fitted on meanwhile: other images."""
+
+    reference: Outputs | None
+    known: Outputs
+    unknown: Mapping[str, Outputs]
+
+
 def search_grid(
     method: Detector,
     points: Sequence[Point],
-    reference: Outputs | None,
+    folds: Sequence[Fold],
     head: Head,
-    known: Outputs,
-    unknown: Mapping[str, Outputs],
     judged_by: str,
     *,
     train: Outputs | None = None,
     weights: Mapping[str, float] | None = None,
     tolerance: float = 0.0,
 ) -> Tuning:
-    """The point with the highest mean AUROC of ``known`` against each set of ``unknown``; the first one if several tie.
+    """The point with the highest criterion; the first one if several tie.
 
-    reference, train: what the method is fitted on; neither should hold any of ``known``. weights: those of the sets in
-    the mean, equal by default. tolerance: points this close to the best count as equally good, and the one nearest to
-    their middle is chosen.
+    The criterion is the mean over the sets of OOD images of the AUROC of ID images against them. weights: those of the
+    sets in the mean, equal by default. tolerance: the points whose criterion is this close to the highest count as
+    equally good, and the method averages over them if it can (`Detector.averaged`). train: training images that it is
+    fitted on too.
     """
     if not points:
         raise InputError(f"The grid for {method.name} has no points; give at least one.")
-    share = torch.tensor([(weights or {}).get(name, 1.0) for name in unknown], dtype=torch.float64)
-    results: dict[int, float] = {}
     tried = [*points, {name: getattr(method, name) for name in points[0]}]
-    more = () if train is None else (train,)
-    for i, scores in method.sweep(tried, reference, head, [known, *unknown.values()], *more):
-        if scores is not None:
-            # The largest finite number takes the place of +inf: AUROC depends on ranks alone.
-            first, *others = (part.nan_to_num(posinf=torch.finfo(torch.float64).max) for part in scores)
-            aurocs = torch.tensor([auroc(first, other) for other in others], dtype=torch.float64)
-            results[i] = float(aurocs @ share / share.sum())
+    share = torch.tensor([(weights or {}).get(name, 1.0) for name in folds[0].unknown], dtype=torch.float64)
+    aurocs = judged(method, tried, folds, head, train)
+    results = {i: float(found @ share / share.sum()) for i, found in aurocs.items()}
     default = results.pop(len(points), None)
     if not results:
         raise InputError(f"{method.name} could not be fitted at any of the {len(points)} points of the grid.")
-    top = max(results.values())
-    chosen = _middle(points, [i for i in sorted(results) if results[i] >= top - tolerance], results)
+    order = sorted(results, key=lambda i: (-results[i], i))
+    top = results[order[0]]
+    chosen = method.averaged([points[i] for i in order if results[i] >= top - tolerance])
     trials = tuple((points[i], results[i]) for i in sorted(results))
-    return Tuning(points[chosen], results[chosen], default, judged_by, trials)
+    return Tuning(chosen, top, default, judged_by, trials)
 
 
-def _middle(points: Sequence[Point], good: Sequence[int], results: Mapping[int, float]) -> int:
-    """The point among ``good`` that is nearest to their mean, each parameter in units of its range over the grid."""
-    nearest = list(good)
-    if all(isinstance(value, int | float) for point in points for value in point.values()):
-        values = torch.tensor([list(point.values()) for point in points], dtype=torch.float64)
-        values = values / (values.amax(0) - values.amin(0)).clamp_min(1e-300)
-        distance = (values - values[nearest].mean(0)).square().sum(1).tolist()
-        nearest = [i for i in good if distance[i] <= min(distance[k] for k in good) + 1e-12]
-    return max(nearest, key=lambda i: (results[i], -i))
+def judged(
+    method: Detector, points: Sequence[Point], folds: Sequence[Fold], head: Head, train: Outputs | None
+) -> dict[int, Tensor]:
+    """AUROC against each kind of outliers, the mean over the folds, for each point that can be fitted in all."""
+    found: dict[int, list[Tensor]] = {}
+    more = () if train is None else (train,)
+    for reference, known, unknown in folds:
+        for i, scores in method.sweep(points, reference, head, [known, *unknown.values()], *more):
+            if scores is not None:
+                # The largest finite number takes the place of +inf: AUROC depends on ranks alone.
+                first, *others = (part.nan_to_num(posinf=torch.finfo(torch.float64).max) for part in scores)
+                aurocs = [auroc(first, other) for other in others]
+                found.setdefault(i, []).append(torch.tensor(aurocs, dtype=torch.float64))
+    return {i: torch.stack(parts).mean(0) for i, parts in found.items() if len(parts) == len(folds)}

@@ -27,7 +27,6 @@ from adascale.maths.activations import (
     ecdf,
     energy,
     energy_of,
-    keep_count,
     top_count,
 )
 
@@ -69,6 +68,9 @@ class Adaptive(Shaping):
     ``q_top`` = lam Q + that sum. A few ID samples without labels (10) suffice to fit it. The published code computes
     Q' differently for fitting and for scoring; here one function serves both. Where k % of D is less than one entry,
     one entry is taken (the reference takes none).
+
+    more_pairs: further pairs ``p_min, p_max, p_min, p_max, ...`` (ours, for tuning). Then ``r`` is the mean of the
+    ratios that ``p_min, p_max`` and they give, and ``p`` the mean of their percentiles.
     """
 
     fits_on = "val"
@@ -91,10 +93,26 @@ class Adaptive(Shaping):
     epsilon: float = 0.5
     seed: int = 0
     statistic: Statistic = "q_prime"
+    more_pairs: tuple[float, ...] = ()
 
     def _check_parameters(self) -> None:
         if self.p_min > self.p_max:
             raise InputError(f"p_min={self.p_min} is above p_max={self.p_max}; it must not be.")
+        flat = self.more_pairs
+        if len(flat) % 2 or any(not 0 <= low <= high <= 100 for low, high in self.pairs):
+            raise InputError(f"more_pairs={flat}; give p_min, p_max, p_min, p_max, ..., each from 0 to 100.")
+
+    @property
+    def pairs(self) -> tuple[tuple[float, float], ...]:
+        """Every pair ``p_min, p_max``."""
+        return ((self.p_min, self.p_max), *zip(self.more_pairs[::2], self.more_pairs[1::2], strict=False))
+
+    def averaged(self, points: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Points that differ in percentiles alone become the pairs that ``r`` is averaged over."""
+        if len(points) == 1 or not set(points[0]) <= {"p_min", "p_max"}:
+            return points[0]
+        pairs = [(point.get("p_min", self.p_min), point.get("p_max", self.p_max)) for point in points[1:]]
+        return {**points[0], "more_pairs": tuple(p for pair in pairs for p in pair)}
 
     def suited(self, features: int) -> Mapping[str, Any]:
         """``p_min = 60``, ``p_max = 60 + 25 min(1, D / 2048)``.
@@ -177,11 +195,9 @@ class Adaptive(Shaping):
 
     def _bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
         ranking = Ranking(outputs.features.nan_to_num(0, 0, 0))
-        shares = np.array([1.0, 0.0])  # p_min and p_max, by the same rounding as in a score
-        keeps = keep_count(ranking.size, self.percentile_at(shares))
-        low, high = self._between(
-            [torch.from_numpy(self.scale_of(ranking.ratio(keep))) for keep in keeps], outputs.logits
-        )
+        shares = np.array([1.0]), np.array([0.0])  # p_min and p_max, by the same rounding as in a score
+        ends = [torch.from_numpy(self.scale_of(self.ratio_at(share, ranking.ratio_above))) for share in shares]
+        low, high = self._between(ends, outputs.logits)
         # Rows that are not finite score +inf whatever their view is.
         finite = finite_rows(outputs, ())
         return torch.where(finite, low, torch.inf), torch.where(finite, high, torch.inf)
@@ -197,8 +213,8 @@ class Adaptive(Shaping):
 
     def formula_logits(self, outputs: Outputs) -> Tensor:
         descending = traced.ranked(outputs.features)
-        percentile = self.percentile_at(traced.ecdf(self.reference_, self._traced_statistic(outputs, descending)))
-        ratio = traced.ratio(descending, traced.keep_counts(descending.shape[1], percentile))
+        share = traced.ecdf(self.reference_, self._traced_statistic(outputs, descending))
+        ratio = self.ratio_at(share, lambda p: traced.ratio_above(descending, p))
         direction, offset = self.line(outputs.logits.double(), self.head_.offset)
         return self.traced_scale(ratio)[:, None] * direction + offset
 
@@ -214,8 +230,8 @@ class Adaptive(Shaping):
         if not self.views or self.logit_score != "energy":
             return super().formula_bounds(outputs)
         descending = traced.ranked(outputs.features)
-        shares = (1.0, 0.0)
-        ratios = [traced.fixed_ratio(descending, self.percentile_at(share)) for share in shares]
+        ends = [torch.full((1,), share, dtype=torch.float64) for share in (1.0, 0.0)]  # p_min and p_max
+        ratios = [self.ratio_at(share, lambda p: traced.ratio_above(descending, p)) for share in ends]
         return self._between([self.traced_scale(ratio) for ratio in ratios], outputs.logits)
 
     @abstractmethod
@@ -257,8 +273,22 @@ class Adaptive(Shaping):
             return None
 
     def percentile_at(self, share: Values) -> Values:
-        """``p = p_min + (1 - F) (p_max - p_min)``."""
-        return self.p_min + (1 - share) * (self.p_max - self.p_min)
+        """``p = p_min + (1 - F) (p_max - p_min)``; with several pairs the mean over them."""
+        return self._mean_over_pairs(share, lambda p: p)
+
+    def ratio_at(self, share: Values, ratio: Callable[[Values], Values]) -> Values:
+        """``r`` where ``F`` is ``share``, from what gives ``r`` for a percentile; the mean over all pairs.
+
+        Each part grows with ``p``, and so does a rounded sum of them: `bounds` holds for the mean.
+        """
+        return self._mean_over_pairs(share, ratio)
+
+    def _mean_over_pairs(self, share: Values, of: Callable[[Values], Values]) -> Values:
+        found = [of(low + (1 - share) * (high - low)) for low, high in self.pairs]
+        total = found[0]
+        for other in found[1:]:
+            total = total + other
+        return total / len(found) if len(found) > 1 else total
 
     def combined(self, shift: Lazy[Values], mass: Lazy[Values], top: Lazy[Values]) -> Values:
         """The statistic from ``Q``, ``C_o`` and the sum of the k2 % largest of ``a``."""
@@ -274,7 +304,7 @@ class Adaptive(Shaping):
         if len(outputs) == 1:
             return np.array([self._ratio_of_one(outputs)])
         ranking = Ranking(outputs.features)
-        return ranking.ratio(keep_count(ranking.size, self._percentiles(outputs, ranking)))
+        return self.ratio_at(ecdf(self.reference_, self._statistic(outputs, ranking)), ranking.ratio_above)
 
     def _ratio_of_one(self, outputs: Outputs) -> float:
         """``r`` of a single sample: the same steps with numbers in the place of arrays."""
@@ -291,8 +321,8 @@ class Adaptive(Shaping):
             lambda: float(row.ascending[-top_count(row.size, self.k2) :].sum(dtype=np.float64)),
         )
         known = self.reference_.numpy()
-        percentile = self.percentile_at(float(known.searchsorted(statistic, side="right")) / len(known))
-        return row.ratio(max(1, row.size - round(row.size * percentile / 100)))
+        share = float(known.searchsorted(statistic, side="right")) / len(known)
+        return self.ratio_at(share, lambda p: row.ratio(max(1, row.size - round(row.size * p / 100))))
 
     def _percentiles(self, outputs: Outputs, ranking: Ranking) -> Floats:
         return self.percentile_at(ecdf(self.reference_, self._statistic(outputs, ranking)))

@@ -13,7 +13,7 @@ from adascale.detectors.base import Space, warn_if_signed
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Rectified
 from adascale.maths import traced
-from adascale.maths.activations import activation_scale, descending, first_ties, fixed_ratio, keep_count
+from adascale.maths.activations import keep_count, strongest
 
 
 @dataclass
@@ -33,32 +33,21 @@ class ASH(Rectified):
     percentile: float = percent(90)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
-        features = outputs.features.double()
+        features = outputs.features
         if bool(self.rectified_):
             features = features.clamp_min(0)
         warn_if_signed(f"ASH ({self.name})", features)
-        ranked, order = descending(features)
-        keep = int(keep_count(features.shape[1], self.percentile))
-        kept = self._kept(ranked, keep)
-        return self.head_(torch.zeros_like(features).scatter(1, order[:, :keep], kept))
+        kept = strongest(features, int(keep_count(features.shape[1], self.percentile)))
+        return self.head_(self._shaped(features.double(), kept))
 
     def formula_logits(self, outputs: Outputs) -> Tensor:
-        features = outputs.features.double()
-        if bool(self.rectified_):
-            features = features.clamp_min(0)
-        ranked = traced.ranked(features)
-        keep = int(keep_count(features.shape[1], self.percentile))
-        least = ranked[:, keep - 1 : keep]
-        kept = first_ties(features > least, features == least, keep)
-        return self.head_(torch.where(kept, self._shaped(features, ranked, keep), 0.0))
+        features = outputs.features.clamp_min(0) if bool(self.rectified_) else outputs.features
+        kept = traced.largest(features, traced.ranked(features), int(keep_count(features.shape[1], self.percentile)))
+        return self.head_(self._shaped(features.double(), kept))
 
-    def _shaped(self, features: Tensor, ranked: Tensor, keep: int) -> Tensor:
-        """The new values of the activations, of which the ``keep`` largest count; ``ranked``: from large to small."""
-        return features
-
-    def _kept(self, ranked: Tensor, keep: int) -> Tensor:
-        """The new values of the ``keep`` largest activations; ``ranked``: all, from large to small."""
-        return ranked[:, :keep]
+    def _shaped(self, features: Tensor, kept: Tensor) -> Tensor:
+        """The new activations; ``kept``: a mask of the ``k`` largest of each row."""
+        return torch.where(kept, features, 0.0)
 
 
 @dataclass
@@ -76,11 +65,10 @@ class ASH_B(ASH):
     name = "ash_b"
     summary = "only the largest activations, made equal"
 
-    def _kept(self, ranked: Tensor, keep: int) -> Tensor:
-        return (ranked.sum(1, keepdim=True) / keep).expand(-1, keep)
-
-    def _shaped(self, features: Tensor, ranked: Tensor, keep: int) -> Tensor:
-        return features.sum(1, keepdim=True) / keep
+    def _shaped(self, features: Tensor, kept: Tensor) -> Tensor:
+        return torch.where(
+            kept, features.sum(1, keepdim=True) / int(keep_count(features.shape[1], self.percentile)), 0.0
+        )
 
 
 @dataclass
@@ -90,10 +78,9 @@ class ASH_S(ASH):
     name = "ash_s"
     summary = "only the largest activations, scaled"
 
-    def _kept(self, ranked: Tensor, keep: int) -> Tensor:
-        ratio = fixed_ratio(ranked, self.percentile, relu=False)
-        return ranked[:, :keep] * torch.from_numpy(activation_scale(ratio.numpy()))[:, None]
-
-    def _shaped(self, features: Tensor, ranked: Tensor, keep: int) -> Tensor:
-        ratio = traced.fixed_ratio(ranked, self.percentile, relu=False)
-        return features * traced.activation_scale(ratio)[:, None]
+    def _shaped(self, features: Tensor, kept: Tensor) -> Tensor:
+        shaped = super()._shaped(features, kept)
+        sums = shaped.sum(1)
+        usable = (shaped.amax(1) > 0) & (sums != 0)
+        ratio = torch.where(usable, features.sum(1) / torch.where(usable, sums, 1.0), 1.0)
+        return shaped * traced.activation_scale(ratio)[:, None]

@@ -53,6 +53,7 @@ class Detector(ABC):
     tuned_by_default: ClassVar[bool] = False
     signed_features: ClassVar[Signed] = "any"
     cost: ClassVar[Cost] = "light"
+    reads_features: ClassVar[bool] = True  # False: the logits alone, and only they have to be finite
     passes: ClassVar[str] = "1 forward"  # through the network with the default parameters, as `views` implies
     diagnosed: ClassVar[tuple[str, ...]] = ()  # what `diagnostics` gives
 
@@ -109,8 +110,8 @@ class Detector(ABC):
         return self
 
     def score(self, outputs: Outputs) -> Tensor:
-        """OOD scores (N,), float64, higher = more OOD; +inf for rows with NaN or infinite activations, and for
-        rows so large that the method's arithmetic overflows.
+        """OOD scores (N,), float64, higher = more OOD; +inf for rows with NaN or infinite activations in what the
+        method reads, and for rows so large that the method's arithmetic overflows.
         """
         self._ready(outputs)
         return rowwise(outputs, self._guarded_score)
@@ -176,6 +177,10 @@ class Detector(ABC):
         """The method whose scores judge a grid over these parameters: itself, or the part that they belong to."""
         return self
 
+    def averaged(self, points: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """The parameters that stand for all of these equally good points, best first; by default those of the best."""
+        return points[0]
+
     def suited(self, features: int) -> Mapping[str, Any]:
         """Parameters of the search space for a network with this many features, where they cannot be tuned; by
         default none, which leaves them as they are.
@@ -229,7 +234,7 @@ class Detector(ABC):
         if self.fits_on == "train+labels":
             self._check_labels(reference)
         self._check_shapes(reference, head)
-        finite = rowwise(reference, lambda chunk: finite_rows(chunk, self.views), torch.bool)
+        finite = rowwise(reference, lambda chunk: finite_rows(chunk, self.views, self.reads_features), torch.bool)
         if not finite.any():
             raise InputError("Every reference sample has NaN or infinite activations; check weights and preprocessing.")
         return reference if finite.all() else reference[finite]  # a copy only where rows are left out
@@ -245,16 +250,22 @@ class Detector(ABC):
             )
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
-        if all_finite(looked_at(chunk, self.views)):
-            scores = self._score(chunk)
+        if all_finite(looked_at(chunk, self.views, self.reads_features)):
+            scores = self._scored(chunk)
             if math.isfinite(scores.item() if len(scores) == 1 else scores.sum()):
                 return scores
         else:
-            finite = finite_rows(chunk, self.views)
+            finite = finite_rows(chunk, self.views, self.reads_features)
             scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
             if finite.any():
-                scores[finite] = self._score(chunk[finite])
+                scores[finite] = self._scored(chunk[finite])
         return torch.where(scores.isfinite(), scores, math.inf)  # activations so large that the arithmetic overflowed
+
+    def _scored(self, chunk: Outputs) -> Tensor:
+        if self.cost == "light" and self.reads_features:
+            # This arithmetic is a matter of memory: its temporaries should not leave the processor's cache.
+            return rowwise(chunk, self._score, light=True)
+        return self._score(chunk)
 
     def _ready(self, outputs: Outputs) -> None:
         if not self.is_fitted:

@@ -160,9 +160,10 @@ def _degenerate_rows_are_finite(make: Callable[[], Detector]) -> None:
 
 def _broken_rows_are_ood(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
-    features = outputs.features.clone()
-    features[0, 0], features[1, 1] = math.nan, math.inf
-    broken = Outputs(outputs.logits, features, outputs.views)
+    logits, features = outputs.logits.clone(), outputs.features.clone()
+    read = features if detector.reads_features else logits
+    read[0, 0], read[1, 1] = math.nan, math.inf
+    broken = Outputs(logits, features, outputs.views)
     scores = detector.score(broken)
     _promise((scores[:2] == math.inf).all(), "rows with NaN or infinite activations must score +inf")
     _close(scores[2:], detector.score(outputs)[2:], "a row with NaN must not change the scores of other rows")

@@ -12,7 +12,7 @@ from adascale.core.types import Outputs
 from adascale.detectors.rows import in_chunks
 from adascale.maths.quantiles import quantiles
 
-_BANK_ROWS = 2048
+BANK_ROWS = 2048
 
 
 def class_means(
@@ -68,9 +68,9 @@ def covariance(reference: Outputs, centres: Tensor) -> Tensor:
     return total / len(reference)
 
 
-def bank_blocks(bank: Tensor) -> tuple[Tensor, ...]:
+def bank_blocks(bank: Tensor, rows: int = BANK_ROWS) -> tuple[Tensor, ...]:
     """The stored training samples in pieces, so that a product with a chunk stays small."""
-    return torch.split(bank, _BANK_ROWS)
+    return torch.split(bank, rows)
 
 
 def precision_root(covariance: Tensor, name: str) -> Tensor:

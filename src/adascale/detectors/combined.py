@@ -22,7 +22,7 @@ from adascale.maths.evidence import Evidence, decorrelated
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_SHARED = ("p_min", "p_max", "pixels")  # our parameters that members of the same name take over
+_SHARED = ("p_min", "p_max", "more_pairs", "pixels")  # our parameters that members of the same name take over
 
 
 class Voice(NamedTuple):
@@ -47,14 +47,19 @@ class Combined(Detector):
 
     members: names of methods, or ``file.py:Class``. A member that cannot be fitted on what is given is left out, and
     `note` says why. settings: their parameters, by the name of the member. weights: ``decorrelated``, from the
-    correlations of the evidence on ID images, so that what several members say alike does not count several times;
-    ``equal``; or a number for each member. rule: ``fisher``, the sum; ``tippett``, the largest alone. p_min, p_max,
-    pixels: those of every member that has them, where ``settings`` does not say otherwise.
+    correlations of the evidence on ID images, so that what several members say alike does not count several times, and
+    from the number of images (see ``few``); ``equal``; or a number for each member. rule: ``fisher``, the sum;
+    ``tippett``, the largest alone. p_min, p_max, more_pairs, pixels: those of every member that has them, where
+    ``settings`` does not say otherwise.
 
     learn_from: what members that learn from training images are fitted on: ``id``, the ID images like the others, or
     ``train``, the training images if there are any. A network fits its training images, so that their features are
     unlike those of fresh images, which the members have to know. Members that need labels always learn from training
     images.
+
+    few: a member that is made to learn from training images, and has m ID images instead, counts ``m / (m + few)``: it
+    estimates means or directions, whose error has a variance of the order of 1 / m. Members that need a few ID images
+    at most (AdaSCALE, GEN) count in full, so that they have the say where there are few.
 
     A member fits the images that it has learned from too well, and their scores would make every fresh image look
     unusual. So the ID images are cut into ``folds`` parts, and each part is scored by members that have learned from
@@ -80,8 +85,10 @@ class Combined(Detector):
     pixels: Pixels = "random"
     p_min: float | None = percent(None)
     p_max: float | None = percent(None)
+    more_pairs: tuple[float, ...] | None = None
     learn_from: Literal["id", "train"] = "id"
     folds: int = number(5, least=2)
+    few: float = number(10, least=0)
 
     def _check_parameters(self) -> None:
         made = self.made()
@@ -151,7 +158,8 @@ class Combined(Detector):
                 left_out[name] = str(error)
         if not learned:
             raise InputError(f"None of the members can be fitted: {next(iter(left_out.values()))}")
-        worth = self._worth({name: scores for name, (_, scores) in learned.items()})
+        trust = {name: self._trust(member, len(known), train) for name, (member, _) in learned.items()}
+        worth = self._worth({name: scores for name, (_, scores) in learned.items()}, trust)
         self.voices_ = {name: Voice(member, *worth[name]) for name, (member, _) in learned.items()}
         self.left_out_, self.head_ = left_out, head
         return self
@@ -171,7 +179,12 @@ class Combined(Detector):
             scores[part] = replace(member).fit(known[~part], head).score(known[part])
         return replace(member).fit(known, head), scores
 
-    def _worth(self, scores: Mapping[str, Tensor]) -> dict[str, tuple[Evidence, Tensor]]:
+    def _trust(self, member: Detector, n: int, train: Outputs | None) -> float:
+        """``n / (n + few)`` for a member that has learned from n ID images in the place of training images; else 1."""
+        lacking = member.fits_on == "train" and (train is None or not self._wants_train(member))
+        return n / (n + self.few) if lacking else 1.0
+
+    def _worth(self, scores: Mapping[str, Tensor], trust: Mapping[str, float]) -> dict[str, tuple[Evidence, Tensor]]:
         """Evidence and weight of each member, from its scores of ID images."""
         evidence = {name: Evidence.of(values) for name, values in scores.items()}
         weights = torch.ones(len(scores), dtype=torch.float64)
@@ -180,7 +193,8 @@ class Combined(Detector):
             weights = torch.tensor([given[name] for name in scores], dtype=torch.float64)
         elif self.weights == "decorrelated":
             table = torch.stack([evidence[name](values) for name, values in scores.items()], 1)
-            weights = decorrelated(table[table.isfinite().all(1)])
+            share = torch.tensor([trust[name] for name in scores], dtype=torch.float64)
+            weights = share * decorrelated(table[table.isfinite().all(1)])
         return {name: (found, weight) for (name, found), weight in zip(evidence.items(), weights, strict=True)}
 
     def _score(self, outputs: Outputs) -> Tensor:

@@ -31,7 +31,7 @@ class DICE(Shaping):
     percentile: float = percent(90)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        contribution = mean_features(reference) * head.weight.double()
+        contribution = mean_features(reference) * head.matrix
         self.weight_mask_ = contribution > matrix_quantile(contribution, self.percentile / 100)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import mean_features
-from adascale.maths.activations import row_norms
+from adascale.maths.activations import row_norms, row_products
 
 
 @dataclass
@@ -38,7 +38,7 @@ class FDBD(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         logits, features = outputs.logits.double(), outputs.features.double()
         largest, predicted = logits.max(1, keepdim=True)
-        total = ((largest - logits) * self.inverse_[predicted.squeeze(1)]).sum(1)
+        total = row_products(largest - logits, self.inverse_[predicted.squeeze(1)])
         centred = features - self.mean_ if self.normaliser == "distance" else features
         length = row_norms(centred)
         return torch.where(length > 1e-9, -total / length.clamp_min(1e-9), 0.0)  # no length: not "very ID"

@@ -23,6 +23,7 @@ class GEN(Detector):
 
     name = "gen"
     summary = "generalised entropy of the softmax"
+    reads_features = False
     search_space: ClassVar[Space] = {"gamma": (0.01, 0.1, 0.5, 1, 2, 5, 10), "top": (10, 50, 100, 200, 500, 1000)}
 
     gamma: float = number(0.1, above=0)

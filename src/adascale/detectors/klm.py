@@ -10,6 +10,11 @@ from torch import Tensor
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector
 from adascale.detectors.rows import in_chunks
+from adascale.maths.shortlist import pair_products, product_error
+
+_FEW = 4  # classes for each sample; with more, one product in float64 takes less time
+_LOWEST = -1e30  # lower logarithms do not fit into float32
+_SLACK = 1e-12  # more than rounding of a logarithm near 0, and probabilities too small for float32, could change
 
 
 @dataclass
@@ -22,6 +27,7 @@ class KLM(Detector):
 
     name = "klm"
     summary = "divergence from the typical softmax of the nearest class"
+    reads_features = False
     cost = "product"
     fits_on = "val"
 
@@ -40,4 +46,20 @@ class KLM(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         log_p = outputs.logits.double().log_softmax(1)
         p = log_p.exp()
-        return ((p * log_p).sum(1, keepdim=True) - p @ self.log_means_.T).amin(1)
+        return (p * log_p).sum(1) + self._least_cross_entropy(p)
+
+    def formula(self, outputs: Outputs) -> Tensor:
+        log_p = outputs.logits.double().log_softmax(1)
+        p = log_p.exp()
+        return (p * log_p).sum(1) + (p @ -self.log_means_.T).amin(1)
+
+    def _least_cross_entropy(self, p: Tensor) -> Tensor:
+        """``min_c -p . log d_c``: in float32 for all classes, then in float64 for those that could be the least."""
+        rough = p.float() @ -self.log_means_.T.float()
+        # No term is negative, so the bound on the error is a share of the value.
+        most = rough.amin(1, keepdim=True) * (1 + 3 * product_error(p.shape[1])) + _SLACK
+        rows, classes = (rough <= most).nonzero(as_tuple=True)
+        if len(rows) > _FEW * len(p) or self.log_means_.amin() < _LOWEST:
+            return (p @ -self.log_means_.T).amin(1)
+        values = -pair_products(p, self.log_means_, rows, classes)
+        return torch.full((len(p),), torch.inf, dtype=torch.float64).scatter_reduce(0, rows, values, "amin")

@@ -42,7 +42,7 @@ class LINe(Shaping):
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         means, _ = class_means(reference, self.name, every_class=True)
-        weight = head.weight.double()
+        weight = head.matrix
         contribution = means * weight
         self.feature_mask_ = contribution > torch.quantile(contribution, self.p_a / 100, dim=1, keepdim=True)
         self.strength_ = contribution.abs()
@@ -50,7 +50,7 @@ class LINe(Shaping):
         self.weight_cut_ = torch.tensor(cuts, dtype=torch.float64)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
-        clipped, weight = outputs.features.double().clamp_max(self.clip), self.head_.weight.double()
+        clipped, weight = outputs.features.double().clamp_max(self.clip), self.head_.matrix
         predicted = self.head_(clipped).argmax(1)
         logits = torch.empty(len(clipped), len(weight), dtype=torch.float64)
         for c in torch.unique(predicted).tolist():
@@ -60,7 +60,7 @@ class LINe(Shaping):
         return logits + self.head_.offset
 
     def formula_logits(self, outputs: Outputs) -> Tensor:
-        clipped, weight = outputs.features.double().clamp_max(self.clip), self.head_.weight.double()
+        clipped, weight = outputs.features.double().clamp_max(self.clip), self.head_.matrix
         predicted = self.head_(clipped).argmax(1)
         masked = clipped * self.feature_mask_[predicted]
         kept = self.strength_[predicted][:, None, :] * weight > self.weight_cut_[predicted][:, None, None]

@@ -20,6 +20,7 @@ class MLS(Detector):
 
     name = "mls"
     summary = "largest logit"
+    reads_features = False
 
     def _score(self, outputs: Outputs) -> Tensor:
         return LOGIT_SCORES["mls"](outputs.logits)

@@ -20,6 +20,7 @@ class MSP(Detector):
 
     name = "msp"
     summary = "largest softmax probability"
+    reads_features = False
 
     def _score(self, outputs: Outputs) -> Tensor:
         return LOGIT_SCORES["msp"](outputs.logits)

@@ -10,7 +10,7 @@ from torch import Tensor
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import mean_features
-from adascale.maths.activations import row_norms
+from adascale.maths.activations import row_norms, row_products
 
 
 @dataclass
@@ -35,6 +35,6 @@ class NCI(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         features = outputs.features.double()
         centred = features - self.mean_
-        weight = self.head_.weight.double()[outputs.logits.argmax(1)]
-        aligned = (weight * centred).sum(1) / row_norms(centred).clamp_min(1e-12)
+        weight = self.head_.matrix[outputs.logits.argmax(1)]
+        aligned = row_products(weight, centred) / row_norms(centred).clamp_min(1e-12)
         return -(aligned + self.norm_weight * features.abs().sum(1))

@@ -13,7 +13,7 @@ from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import bank_blocks
 from adascale.detectors.parameters import number
-from adascale.maths.activations import energy, share_count, unit_rows
+from adascale.maths.activations import energy, row_norms, share_count, unit_rows
 
 
 @dataclass
@@ -46,12 +46,20 @@ class NNGuide(Detector):
         self.bank_ = unit_rows(bank.features) * energy(bank.logits)[:, None]
 
     def _score(self, outputs: Outputs) -> Tensor:
-        unit = unit_rows(outputs.features)
-        best = torch.empty(len(unit), 0, dtype=torch.float64)
+        features = outputs.features.double()
+        length = row_norms(features).clamp_min(1e-300)  # divides the products: that takes less time than all features
+        return -energy(outputs.logits) * (self._nearest(features) / length)
+
+    def _nearest(self, features: Tensor) -> Tensor:
+        """The mean of the ``k`` largest inner products with the bank."""
+        if len(self.bank_) == self.k:
+            return features @ self.bank_.mean(0)
+        best = torch.empty(len(features), 0, dtype=torch.float64)
         for block in bank_blocks(self.bank_):
-            best = torch.cat([best, unit @ block.T], 1)
-            best = best.topk(min(self.k, best.shape[1]), dim=1).values
-        return -energy(outputs.logits) * best.mean(1)
+            best = torch.cat([best, features @ block.T], 1)
+            if best.shape[1] > self.k:
+                best = best.topk(self.k, dim=1).values
+        return best.mean(1)
 
     def formula(self, outputs: Outputs) -> Tensor:
         best = (unit_rows(outputs.features) @ self.bank_.T).topk(self.k, dim=1).values

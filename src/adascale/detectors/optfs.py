@@ -42,7 +42,7 @@ class OptFS(Shaping):
         if not low < high:
             raise InputError(f"The features lie between {low:g} and {high:g}; OptFS needs them to vary.")
         self.low_, self.high_ = (torch.tensor(end, dtype=torch.float64) for end in (low, high))
-        weight, total = head.weight.double(), torch.zeros(self.bins + 1, dtype=torch.float64)
+        weight, total = head.matrix, torch.zeros(self.bins + 1, dtype=torch.float64)
         for chunk in in_chunks(reference):
             features = chunk.features.double()
             parts = weight[chunk.logits.argmax(1)] * features
@@ -56,7 +56,7 @@ class OptFS(Shaping):
     def _score(self, outputs: Outputs) -> Tensor:
         if self.form == "logits":
             return super()._score(outputs)
-        weight = self.head_.weight.double()[outputs.logits.argmax(1)]
+        weight = self.head_.matrix[outputs.logits.argmax(1)]
         return -(weight * self._shaped(outputs.features.double())).sum(1)
 
     def formula(self, outputs: Outputs) -> Tensor:

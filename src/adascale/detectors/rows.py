@@ -11,39 +11,49 @@ from torch import Tensor
 from adascale.core.types import Outputs, View
 
 _CHUNK_VALUES = 2**21
+_LIGHT_VALUES = 2**18  # what stays in a processor's cache from one operation to the next
 
 
-def in_chunks(outputs: Outputs) -> Iterator[Outputs]:
-    """Pieces whose features, logits or product with a block of samples take at most 16 MB in float64."""
-    rows = _chunk_rows(outputs)
+def in_chunks(outputs: Outputs, light: bool = False) -> Iterator[Outputs]:
+    """Pieces whose features, logits or product with a block of samples take at most 16 MB in float64.
+
+    light: at most 2 MB, for arithmetic that has nothing to gain from many samples at once.
+    """
+    rows = _chunk_rows(outputs, light)
     for start in range(0, len(outputs), rows):
         yield outputs[start : start + rows]
 
 
-def _chunk_rows(outputs: Outputs) -> int:
-    return max(64, _CHUNK_VALUES // max(2048, outputs.features.shape[1], outputs.logits.shape[1]))
+def _chunk_rows(outputs: Outputs, light: bool = False) -> int:
+    widest = max(1, outputs.features.shape[1], outputs.logits.shape[1])
+    return max(1, _LIGHT_VALUES // widest) if light else max(64, _CHUNK_VALUES // max(2048, widest))
 
 
-def rowwise(outputs: Outputs, compute: Callable[[Outputs], Tensor], dtype: torch.dtype = torch.float64) -> Tensor:
-    """One value for each sample (N,), computed chunk by chunk.
+def rowwise(
+    outputs: Outputs,
+    compute: Callable[[Outputs], Tensor],
+    dtype: torch.dtype = torch.float64,
+    light: bool = False,
+) -> Tensor:
+    """One value for each sample (N,), computed chunk by chunk (see `in_chunks`).
 
     The values are written into one tensor: small results kept between large temporaries would keep their memory from
     being given back.
     """
-    if 0 < len(outputs) <= _chunk_rows(outputs):
+    if 0 < len(outputs) <= _chunk_rows(outputs, light):
         return compute(outputs)
     result = torch.empty(len(outputs), dtype=dtype)
     start = 0
-    for chunk in in_chunks(outputs):
+    for chunk in in_chunks(outputs, light):
         result[start : start + len(chunk)] = compute(chunk)
         start += len(chunk)
     return result
 
 
-def finite_rows(outputs: Outputs, views: Sequence[View]) -> Tensor:
+def finite_rows(outputs: Outputs, views: Sequence[View], features: bool = True) -> Tensor:
     """Which samples have finite activations in all that a method looks at."""
     # One pass, no mask of the full size.
-    return torch.stack([part.double().sum(1).isfinite() for part in looked_at(outputs, views)]).all(0)
+    return torch.stack([part.double().sum(1).isfinite() for part in looked_at(outputs, views, features)]).all(0)
 
 
 def all_finite(parts: Sequence[Tensor]) -> bool:
@@ -51,6 +61,7 @@ def all_finite(parts: Sequence[Tensor]) -> bool:
     return all(math.isfinite(part.sum().item()) for part in parts)
 
 
-def looked_at(outputs: Outputs, views: Sequence[View]) -> list[Tensor]:
-    """The tensors that a method with these views reads."""
-    return [outputs.logits, outputs.features, *(outputs.views[view] for view in views)]
+def looked_at(outputs: Outputs, views: Sequence[View], features: bool = True) -> list[Tensor]:
+    """The tensors that a method with these views reads: the logits, the features if it reads them, the views."""
+    clean = [outputs.logits, outputs.features] if features else [outputs.logits]
+    return [*clean, *(outputs.views[view] for view in views)]

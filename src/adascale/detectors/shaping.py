@@ -12,7 +12,7 @@ from torch import Tensor
 
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Cost, Detector
-from adascale.maths.activations import energy, generalised_entropy
+from adascale.maths.activations import energy, generalised_entropy, largest_probability
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -21,8 +21,8 @@ LogitScore = Literal["energy", "mls", "msp", "gen"]
 # Scores of logits alone, higher = more OOD.
 LOGIT_SCORES: Mapping[LogitScore, Callable[[Tensor], Tensor]] = {
     "energy": lambda logits: -energy(logits),
-    "mls": lambda logits: -logits.double().amax(1),
-    "msp": lambda logits: -torch.softmax(logits.double(), dim=1).amax(1),
+    "mls": lambda logits: -logits.amax(1).double(),
+    "msp": lambda logits: -largest_probability(logits),
     "gen": generalised_entropy,
 }
 

@@ -12,7 +12,7 @@ from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import class_means
 from adascale.detectors.rows import rowwise
-from adascale.maths.activations import row_norms, unit_rows
+from adascale.maths.activations import row_norms, row_products, unit_rows
 
 
 @dataclass
@@ -42,4 +42,4 @@ class SHE(Detector):
             return row_norms(features - pattern)
         if self.metric == "cosine":
             features, pattern = unit_rows(features), unit_rows(pattern)
-        return -(features * pattern).sum(1)
+        return -row_products(features, pattern)

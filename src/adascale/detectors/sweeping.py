@@ -22,7 +22,7 @@ _CHUNK_LOGITS = 2**17
 def sweep_group(
     methods: Mapping[int, Adaptive], reference: Outputs, head: Head, sets: Sequence[Outputs]
 ) -> Iterator[tuple[int, list[Tensor]]]:
-    """The scores of these sets by methods that differ in ``p_min, p_max, k1, k2, lam`` and statistic alone."""
+    """The scores of these sets by methods that differ in percentiles, ``k1, k2, lam`` and statistic alone."""
     group = list(methods.values())
     learned, *ranked = [_Ranked(outputs, group) for outputs in (reference, *sets)]
     shares: dict[tuple[Any, ...], list[Tensor]] = {}
@@ -43,7 +43,8 @@ class _Ranked:
         self.size, self.logits, views = size, outputs.logits, methods[0].views
         self.k1 = sorted({top_count(size, method.k1) for method in methods})
         self.k2 = sorted({top_count(size, method.k2) for method in methods})
-        self.least, keep = keep_count(size, [max(m.p_max for m in methods), min(m.p_min for m in methods)]).tolist()
+        lows, highs = zip(*(pair for method in methods for pair in method.pairs), strict=True)
+        self.least, keep = keep_count(size, [max(highs), min(lows)]).tolist()
         # Few distinct k against many points: then every k is scored once, and the points look their scores up.
         self.looked_up = len(methods) > keep - self.least + 1
         self._tables: dict[str, Tensor] = {}
@@ -69,15 +70,17 @@ class _Ranked:
         return method.combined(lambda: self.shift[:, k1], lambda: self.perturbed[:, k2], lambda: self.top[:, k2])
 
     def scores(self, method: Adaptive, share: Tensor) -> Tensor:
-        keep = torch.from_numpy(keep_count(self.size, method.percentile_at(share)))
-        if self.looked_up:
+        if self.looked_up and len(method.pairs) == 1:
+            keep = torch.from_numpy(keep_count(self.size, method.percentile_at(share)))
             scores = self._table(method).gather(1, keep[:, None] - self.least).squeeze(1)
         else:
-            scores = self._score(method, keep)
+            scores = self._score(method, method.ratio_at(share, self._ratio_above))
         return torch.where(self.finite, scores, torch.inf)
 
-    def _score(self, method: Adaptive, keep: Tensor) -> Tensor:
-        ratio = ratio_of(self.mass, self.total, keep)
+    def _ratio_above(self, percentile: Tensor) -> Tensor:
+        return ratio_of(self.mass, self.total, torch.from_numpy(keep_count(self.size, percentile)))
+
+    def _score(self, method: Adaptive, ratio: Tensor) -> Tensor:
         score = LOGIT_SCORES[method.logit_score]
         rows = max(64, _CHUNK_LOGITS // self.logits.shape[1])
         scores = torch.empty(len(ratio), dtype=torch.float64)
@@ -90,7 +93,8 @@ class _Ranked:
         """The scores (N, K) at each count of kept entries."""
         if method.logit_score not in self._tables:
             counts = range(self.least, self.mass.shape[1] + 1)
-            columns = [self._score(method, torch.tensor([count])) for count in counts]
+            ratios = (ratio_of(self.mass, self.total, torch.tensor([count])) for count in counts)
+            columns = [self._score(method, ratio) for ratio in ratios]
             self._tables[method.logit_score] = torch.stack(columns, 1)
         return self._tables[method.logit_score]
 

@@ -20,6 +20,9 @@ from adascale.maths.activations import energy, row_norms
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+# The squares of D = 2,048 features have errors of at most 5e-13 of their sum: 3e-10 of a residual with this share.
+_LEAST_SHARE = 1e-3
+
 
 @dataclass
 class Residual(Detector):
@@ -76,6 +79,17 @@ class Residual(Detector):
 
     def _score(self, outputs: Outputs) -> Tensor:
         centred = outputs.features.double() - self.origin_
+        inside = centred @ self.principal_
+        whole = centred.square().sum(1)
+        squares = whole - inside.square().sum(1)  # Pythagoras
+        residual = squares.clamp_min(0).sqrt()
+        lost = squares < _LEAST_SHARE * whole  # there the difference has lost digits
+        if lost.any():
+            residual[lost] = row_norms(centred[lost] - inside[lost] @ self.principal_.T)
+        return residual
+
+    def formula(self, outputs: Outputs) -> Tensor:
+        centred = outputs.features.double() - self.origin_
         return row_norms(centred - (centred @ self.principal_) @ self.principal_.T)
 
 
@@ -111,3 +125,6 @@ class ViM(Residual):
 
     def _score(self, outputs: Outputs) -> Tensor:
         return self.alpha_ * super()._score(outputs) - energy(outputs.logits)
+
+    def formula(self, outputs: Outputs) -> Tensor:
+        return self.alpha_ * super().formula(outputs) - energy(outputs.logits)

@@ -75,8 +75,7 @@ class RestGraph(nn.Module):
         self.full = full
 
     def forward(self, images: Tensor, features: Tensor, logits: Tensor, alpha: Tensor) -> Tensor:
-        views = {view: self.full.network(perturbed)[0] for view, perturbed in self.full.views(images).items()}
-        return self.full.judged(images, Outputs.bare(logits, features, views), alpha)[-1]
+        return self.full.judged(images, Outputs.bare(logits, features, self.full.perturbed(images)), alpha)[-1]
 
 
 def branching(fitted: Fitted) -> Any:

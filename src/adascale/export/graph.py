@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
 from adascale.detectors import Detector
+from adascale.export.gradients import Perturbation, with_gradients
 from adascale.extraction.extract import extract
-from adascale.extraction.perturb import random_signs
 from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
 from adascale.maths.promise import least_alphas
@@ -63,7 +63,12 @@ class DecisionGraph(nn.Module):
         super().__init__()
         self.network: nn.Module = Traceable(fitted.classifier)
         self.method = portable(fitted.method)
-        self.views = Views(self.method.views, fitted.shape)
+        views = self.method.views
+        self.steps = nn.ModuleList(Perturbation(view, fitted.shape) for view in views)
+        self.objectives = tuple(dict.fromkeys(view.temperature for view in views if view.needs_gradient))
+        self.passes: nn.Module | None = None
+        if self.objectives:
+            self.passes = with_gradients(self.network, example(fitted)[0], self.objectives)
         self.register_buffer("scores", fitted.calibration.scores.clone())
         self.register_buffer("least_alphas", allowed_from(fitted.calibration))
         self.scores: Tensor
@@ -95,13 +100,26 @@ class DecisionGraph(nn.Module):
         return (self.least_alphas <= alpha.double() * (1 + 2**-23)).long().sum().clamp_min(1)
 
     def outputs(self, images: Tensor) -> Outputs:
-        """The clean and the perturbed images go through the network together."""
-        perturbed = self.views(images)
-        stacked = torch.cat([images, *perturbed.values()]) if perturbed else images
+        """Without gradients, the clean and the perturbed images go through the network together."""
+        if self.passes is not None:
+            features, logits, *gradients = self.passes(images)
+            return Outputs.bare(logits, features, self.perturbed(images, gradients))
+        moved = [step(images) for step in self.steps]
+        stacked = torch.cat([images, *moved]) if moved else images
         # One part for each view, whatever the batch is: a slice would tie the trace to the batch of the example.
-        features, logits = (all_.unflatten(0, (1 + len(perturbed), -1)) for all_ in self.network(stacked))
+        features, logits = (all_.unflatten(0, (1 + len(moved), -1)) for all_ in self.network(stacked))
         clean, *others = features.unbind(0)
-        return Outputs.bare(logits[0], clean, dict(zip(perturbed, others, strict=True)))
+        return Outputs.bare(logits[0], clean, dict(zip(self.method.views, others, strict=True)))
+
+    def perturbed(self, images: Tensor, gradients: Sequence[Tensor] | None = None) -> dict[View, Tensor]:
+        """The perturbed features of each view, one pass for each."""
+        if gradients is None:
+            gradients = self.passes(images)[2:] if self.passes is not None else ()
+        found = dict(zip(self.objectives, gradients, strict=True))
+        return {
+            view: self.network(step(images, found.get(view.temperature)))[0]
+            for view, step in zip(self.method.views, self.steps, strict=True)
+        }
 
 
 def example(fitted: Fitted) -> tuple[Tensor, Tensor]:
@@ -110,29 +128,10 @@ def example(fitted: Fitted) -> tuple[Tensor, Tensor]:
     return images, torch.tensor(fitted.calibration.alpha, dtype=torch.float32)
 
 
-class Views(nn.Module):
-    """The perturbed images of views that need no gradient: the same signs for every image of a shape."""
-
-    def __init__(self, views: Sequence[View], shape: Sequence[int]) -> None:
-        super().__init__()
-        self.views = tuple(views)
-        for place, view in enumerate(self.views):
-            signs = random_signs(tuple(shape), view.fraction, view.seed)
-            self.register_buffer(f"step_{place}", view.step * signs)
-
-    def forward(self, images: Tensor) -> dict[View, Tensor]:
-        return {view: images + self.get_buffer(f"step_{place}") for place, view in enumerate(self.views)}
-
-
 def portable(method: Detector) -> Detector:
     """The fitted method without anything that it shares, or a refusal that names the reason."""
     if reason := method.untraceable:
         raise InputError(f"{method.name} cannot be exported: {reason}.")
-    if gradient := [view for view in method.views if view.needs_gradient]:
-        raise InputError(
-            f"{method.name} with the view {gradient[0]} needs a gradient of the network, which is not exported; "
-            "fit it with pixels='random', which needs none."
-        )
     head = Head(method.head_.weight.clone(), None if method.head_.bias is None else method.head_.bias.clone())
     return replace(method).restore(method.state(), head)
 

@@ -49,13 +49,13 @@ class DecisionPart(nn.Module):
         super().__init__()
         self.register_buffer("weight", graph.network.get_buffer("weight"))
         self.register_buffer("bias", graph.network.get_buffer("bias"))
-        graph.network = nn.Identity()  # its weights are not to be written twice
+        graph.network, graph.steps = nn.Identity(), nn.ModuleList()  # what the other part holds is not written twice
         self.decision = graph
         self.weight: Tensor
         self.bias: Tensor
 
     def forward(self, finite: Tensor, features: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
-        outputs = as_outputs(features, self.weight, self.bias, self.decision.views.views)
+        outputs = as_outputs(features, self.weight, self.bias, self.decision.method.views)
         return outputs.logits, outputs.logits.argmax(1), *self.decision.decided(finite, outputs, alpha)
 
 
@@ -99,12 +99,17 @@ class QuantisedNetwork:
 
 def quantise(fitted: Fitted, images: Tensor) -> QuantisedNetwork:
     """The network of a detector in int8. images: inputs (N, C, H, W) that show the range of every activation."""
+    if gradient := [view for view in fitted.method.views if view.needs_gradient]:
+        raise InputError(
+            f"{fitted.method.name} with the view {gradient[0]} needs a gradient, which int8 does not have; "
+            "fit it with pixels='random', which needs none."
+        )
     graph = DecisionGraph(fitted).eval()
     example = (images[:2].float(),) if len(images) > 1 else (images[:1].repeat(2, 1, 1, 1).float(),)
     model = onnx_file.to_onnx(NetworkPart(graph), example, ("images",), _BETWEEN)
     model.graph.name = "network"
     weight, bias = (graph.network.get_buffer(name).clone() for name in ("weight", "bias"))
-    return QuantisedNetwork(_quantised(model, images), weight, bias, graph.views.views)
+    return QuantisedNetwork(_quantised(model, images), weight, bias, graph.method.views)
 
 
 def decision_on(network: QuantisedNetwork, fitted: Fitted, name: str = "images") -> Any:

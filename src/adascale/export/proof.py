@@ -89,11 +89,12 @@ def _known(fitted: Fitted, images: Tensor) -> Outputs:
     return known
 
 
-def prove_decisions(run: Run, fitted: Fitted, images: Tensor, proof: Proof, only_early: bool) -> Proof:
+def prove_decisions(run: Run, fitted: Fitted, images: Tensor, proof: Proof, rounding: float, only_early: bool) -> Proof:
     """The same for a file that gives decisions, one image at a time. only_early: some are left open by it."""
     known = _known(fitted, images)
     score, size = fitted.method.score(known), _spread(fitted.calibration.scores)
-    near = (score - fitted.calibration.threshold).abs() <= TOLERANCE * score.abs().clamp_min(size)
+    tolerance = max(TOLERANCE, 4 * _moved(fitted, known, rounding))
+    near = (score - fitted.calibration.threshold).abs() <= tolerance * score.abs().clamp_min(size)
     alpha, early, moved = np.array(fitted.calibration.alpha, dtype=np.float32), 0, 0
     for row, expected in enumerate(fitted.calibration.is_ood(score).tolist()):
         found = run({"images": images[row : row + 1].numpy(), "alpha": alpha})

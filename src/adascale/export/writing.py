@@ -68,12 +68,12 @@ def export_detector(
             proof = _with_pixels(made, fitted, rows, on, pictures)
         elif early != "if":
             _WRITERS[kind](made, fitted, record_of(fitted, kind, OUTPUTS))
-            proof = prove(runner(made, list(OUTPUTS)), fitted, rows, on, _ROUNDING[kind])
+            proof = prove(runner(made, list(OUTPUTS)), fitted, rows, on, _rounding(fitted, kind))
         if early is not None:
             decider = clean_path(made) if early == "pair" else made
             _write_early(decider, fitted, early)
             run = runner(decider, list(CLEAN_OUTPUTS))
-            proof = prove_decisions(run, fitted, rows, proof, only_early=early == "pair")
+            proof = prove_decisions(run, fitted, rows, proof, _rounding(fitted, kind), only_early=early == "pair")
         for file in sorted(made.parent.iterdir()):  # the weights of OpenVINO and of large networks are second files
             os.replace(file, path.parent / file.name)
     return proof
@@ -96,13 +96,14 @@ def _with_pixels(path: Path, fitted: Fitted, rows: Tensor, on: str, pictures: Se
     """Write the file that takes pixels, prove both of its parts, and say how far it is from the resizing of Pillow."""
     preprocess = check_pixels(fitted.preprocess, fitted.shape)
     decision = _decision(fitted, INPUT)
-    proof = prove(_inner(decision), fitted, rows, on, _ROUNDING["onnx"])
+    rounding = _rounding(fitted, "onnx")
+    proof = prove(_inner(decision), fitted, rows, on, rounding)
     opset = next(found.version for found in decision.opset_import if not found.domain)
     front = pixels_graph(preprocess, opset, decision.ir_version)
     model = onnx_file.with_default(onnx_file.joined(front, decision, [INPUT]), "alpha", fitted.calibration.alpha)
     onnx_file.write_onnx(path, model, record_of(fitted, "onnx", OUTPUTS, pixels=True))
     run, made = runner(path, list(OUTPUTS)), made_pictures(preprocess)
-    prove_pixels(run, session_run(front.SerializeToString(), [INPUT]), fitted, [*pictures, *made], _ROUNDING["onnx"])
+    prove_pixels(run, session_run(front.SerializeToString(), [INPUT]), fitted, [*pictures, *made], rounding)
     named = (pictures, "given images") if len(pictures) else (made, "pictures of noise")
     return replace(proof, notes=(difference_to_pillow(run, fitted, *named),))
 
@@ -118,6 +119,15 @@ def _inner(model: Any) -> Run:
     """The decision behind the preprocessing, with the names of a file of its own."""
     run = session_run(model.SerializeToString(), list(OUTPUTS))
     return lambda given: run({INPUT if name == INPUTS[0] else name: value for name, value in given.items()})
+
+
+def _rounding(fitted: Fitted, kind: Format) -> float:
+    """How far the engine moves an activation.
+
+    A gradient near 0 may be rounded to another sign or rank, so that some of the chosen pixels are others; a change of
+    the memory layout does the same in PyTorch.
+    """
+    return 1e-3 if any(view.needs_gradient for view in fitted.method.views) else _ROUNDING[kind]
 
 
 def check_size(method: Detector) -> None:

@@ -20,7 +20,7 @@ def extract_batch(
     """What the methods need to know about one batch, on the CPU.
 
     If no view needs a gradient, clean and perturbed images go through the network together in inference mode.
-    Otherwise there is one pass with the input gradient, then one pass for each view.
+    Otherwise there is one pass with the input gradient, then one pass for each view, all of them in torch.
     """
     if not classifier.located:
         classifier.locate(images)
@@ -30,7 +30,7 @@ def extract_batch(
             features, logits, gradients = _with_gradients(classifier, images, views)
             perturbed = list(_perturbed(classifier, images, views, gradients))
         else:
-            clean = classifier.prepare(images)
+            clean = classifier.prepare(images, copy=False)
             stacked = torch.cat([clean, *(perturb(clean, None, view) for view in views)]) if views else clean
             all_features, all_logits = classifier.forward(stacked)
             features, *perturbed = torch.split(all_features, len(images))
@@ -62,9 +62,10 @@ def _with_gradients(
 def _perturbed(
     classifier: Classifier, images: Tensor, views: Sequence[View], gradients: Mapping[float | None, Tensor]
 ) -> Iterator[Tensor]:
-    clean = classifier.prepare(images)
+    clean = classifier.prepare(images, copy=False)
     for view in views:
-        yield classifier.features(perturb(clean, gradients.get(view.temperature), view))
+        perturbed = perturb(clean, gradients.get(view.temperature), view)
+        yield classifier.features(perturbed, in_torch=bool(gradients))
 
 
 def extract(classifier: Classifier, source: Any, views: Sequence[View] = (), batch_size: int = 32) -> Iterator[Outputs]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 import torch
@@ -15,14 +16,23 @@ from adascale.maths.activations import first_ties, share_count
 def perturb(images: Tensor, gradient: Tensor | None, view: View) -> Tensor:
     """``x + step * sign(g) / std`` on the pixels that the view selects, ``x`` elsewhere."""
     if not view.needs_gradient:
-        signs = random_signs(tuple(images.shape[1:]), view.fraction, view.seed).to(images)
-    elif gradient is None:
+        return moved(images, random_signs(tuple(images.shape[1:]), view.fraction, view.seed).to(images), view)
+    if gradient is None:
         raise InputError(f"The view {view} needs the input gradient; pass it, or use pixels='random'.")
-    elif view.temperature is not None:
-        signs = torch.where(selected(gradient, view), torch.where(gradient >= 0, 1.0, -1.0), 0).to(images)
-    else:
-        signs = torch.where(selected(gradient, view), gradient.sign(), 0)
+    return moved(images, signs_of(gradient, view).to(images), view)
+
+
+def moved(images: Tensor, signs: Tensor, view: View) -> Tensor:
+    """``x + step * signs / std``."""
     return images + view.step * signs / _channel_std(images, view)
+
+
+def signs_of(gradient: Tensor, view: View) -> Tensor:
+    """The sign of the gradient on the pixels that the view selects, 0 elsewhere; with a temperature ``sign(0) = 1``."""
+    chosen = selected(gradient, view)
+    if view.temperature is not None:
+        return torch.where(chosen, torch.where(gradient >= 0, 1.0, -1.0), 0)
+    return torch.where(chosen & ~gradient.isnan(), gradient.sign(), 0)  # other engines say sign(NaN) = NaN
 
 
 def _channel_std(images: Tensor, view: View) -> Tensor | float:
@@ -44,9 +54,18 @@ def selected(gradient: Tensor, view: View) -> Tensor:
     if view.pixels == "salient":
         size = -size
     count = pixel_count(size.shape[1], view.fraction)
-    last = size.kthvalue(count, dim=1, keepdim=True).values
+    # Exporters know no kthvalue; outside of them it is the faster one, for a single small image three times.
+    last = _largest_of_lowest(size, count) if torch.compiler.is_compiling() else size.kthvalue(count, 1, True).values
     chosen: Tensor = first_ties(size < last, size == last, count)
     return chosen.view_as(gradient)
+
+
+def _largest_of_lowest(size: Tensor, count: int) -> Tensor:
+    """`Tensor.kthvalue` by a top-k. NaN counts as the largest value; it is kept from engines that cannot sort it."""
+    missing = size.isnan()
+    lowest = torch.where(missing, math.inf, size).topk(count, dim=1, largest=False, sorted=False).values
+    enough = (~missing).sum(1, keepdim=True) >= count
+    return torch.where(enough, lowest.amax(1, keepdim=True), math.nan)
 
 
 @lru_cache(maxsize=16)

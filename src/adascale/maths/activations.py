@@ -15,11 +15,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adascale.maths.tracing import plain
+
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 
 # exp(500) is about 1e217: far beyond any real score, and still finite after multiplication with logits.
 LARGEST_EXPONENT = 500.0
+# A larger sum of exponentials has lost nothing to underflow: a term of its last digit is still a normal number.
+_SMALLEST_SUM = 1e-290
+_CACHED_VALUES = 2**16  # float64 values that stay in a processor's cache from one operation to the next
 
 
 def share_count(total: int, share: float) -> int:
@@ -57,6 +62,20 @@ def first_ties(above: Any, tied: Any, count: int) -> Any:
     return above | (tied & (tied.cumsum(1) <= room))
 
 
+def _at_least(least: Array, values: Array, count: int) -> Array:
+    """A mask of the ``count`` largest entries of each row, of which ``least`` (N, 1) is the smallest."""
+    chosen: Array = values >= least
+    if np.count_nonzero(chosen) != len(values) * count:
+        chosen = first_ties(values > least, values == least, count)
+    return chosen
+
+
+def strongest(activations: Tensor, count: int) -> Tensor:
+    """A mask (N, D) of the ``count`` largest entries of each row; of equal values, those with the lowest indices."""
+    values, below = activations.numpy(), activations.shape[1] - count
+    return torch.from_numpy(_at_least(np.partition(values, below, axis=1)[:, below, None], values, count))
+
+
 class Ranking:
     """The rows of a matrix (N, D), ranked by value."""
 
@@ -70,12 +89,8 @@ class Ranking:
 
         Of equal values, those with the lowest indices are taken.
         """
-        least = self.ascending[:, self.size - count]
-        chosen = self.values >= least[:, None]
-        places: Array = chosen.ravel().nonzero()[0]
-        if places.size != self.rows * count:
-            surplus = first_ties(self.values > least[:, None], self.values == least[:, None], count)
-            places = surplus.ravel().nonzero()[0]
+        least = self.ascending[:, self.size - count, None]
+        places: Array = _at_least(least, self.values, count).ravel().nonzero()[0]
         return places.reshape(self.rows, count)
 
     def ratio(self, keep: Array, relu: bool = True) -> Floats:
@@ -97,6 +112,10 @@ class Ranking:
         ratio: Floats = np.ones(self.rows)
         np.divide(total, kept, out=ratio, where=usable)
         return ratio
+
+    def ratio_above(self, percentile: Floats) -> Floats:
+        """`ratio` with the entries above a percentile: one for all rows, or one for each."""
+        return self.ratio(keep_count(self.size, percentile))
 
 
 class RankedRow:
@@ -150,7 +169,19 @@ def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Ten
 
 def energy(logits: Tensor) -> Tensor:
     """``E(z) = log sum_c exp(z_c)`` per row (Liu et al., 2020, "Energy-based out-of-distribution detection")."""
-    return torch.logsumexp(logits.double(), dim=1)
+    if not plain(logits):
+        return torch.logsumexp(logits.double(), dim=1)
+    rows = max(1, _CACHED_VALUES // max(1, logits.shape[1]))
+    sums = [part.to(torch.float64, copy=True).exp_().sum(1) for part in torch.split(logits, rows)]
+    total = sums[0] if len(sums) == 1 else torch.cat(sums)
+    if len(total) and total.min() > _SMALLEST_SUM and total.isfinite().all():
+        return total.log_()
+    return torch.logsumexp(logits.double(), dim=1)  # which shifts each row first, at twice the cost
+
+
+def largest_probability(logits: Tensor) -> Tensor:
+    """``max_c softmax(z)_c = exp(max_c z_c - E(z))`` per row."""
+    return (logits.amax(1).double() - energy(logits)).exp_()
 
 
 def energy_of(logits: Floats) -> float:
@@ -161,19 +192,33 @@ def energy_of(logits: Floats) -> float:
 
 def generalised_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:
     """``sum over the M most probable classes of p^gamma (1 - p)^gamma`` per row; ``1 - p`` without cancellation."""
-    log_p = logits.double().log_softmax(1)
-    largest = log_p.argmax(1, keepdim=True)
+    total = energy(logits)[:, None]
+    others = energy(logits.scatter(1, logits.argmax(1, keepdim=True), -math.inf))[:, None]  # without the largest
+    log_p = _largest(logits, top).double() - total
     rest = torch.log1p(-log_p.exp().clamp(max=0.5))  # only the most probable class can have more than one half
-    others = log_p.scatter(1, largest, -math.inf).logsumexp(1, keepdim=True)
-    rest = rest.scatter(1, largest, others)
-    order = log_p.topk(min(top, log_p.shape[1]), dim=1).indices
-    return (gamma * (log_p + rest)).gather(1, order).exp().sum(1)
+    rest = rest.scatter(1, log_p.argmax(1, keepdim=True), others - total)
+    return (gamma * (log_p + rest)).exp().sum(1)
+
+
+def _largest(logits: Tensor, top: int) -> Tensor:
+    """The ``top`` largest entries of each row, in any order."""
+    below = logits.shape[1] - top
+    if not plain(logits):
+        return logits if below <= 0 else logits.topk(top, dim=1).values
+    return logits if below <= 0 else torch.from_numpy(np.partition(logits.numpy(), below, axis=1)[:, below:])
 
 
 def row_norms(values: Tensor) -> Tensor:
     """The Euclidean length of each row."""
     lengths: Tensor = torch.linalg.vector_norm(values, dim=1)
     return lengths
+
+
+def row_products(left: Tensor, right: Tensor) -> Tensor:
+    """``x . y`` for each pair of rows (N,); NumPy needs no matrix of products for it."""
+    if not plain(left):
+        return (left * right).sum(1)
+    return torch.from_numpy(np.einsum("ij,ij->i", left.numpy(), right.numpy()))
 
 
 def unit_rows(values: Tensor) -> Tensor:

@@ -25,7 +25,11 @@ def keep_counts(features: int, percentile: Tensor) -> Tensor:
 
 def strongest(activations: Tensor, descending: Tensor, percent: float) -> Tensor:
     """A mask of the ``percent`` % largest entries of each row; of equal values, those with the lowest indices."""
-    count = top_count(activations.shape[1], percent)
+    return largest(activations, descending, top_count(activations.shape[1], percent))
+
+
+def largest(activations: Tensor, descending: Tensor, count: int) -> Tensor:
+    """A mask of the ``count`` largest entries of each row, in the same way."""
     least = descending[:, count - 1 : count]
     chosen: Tensor = first_ties(activations > least, activations == least, count)
     return chosen
@@ -46,6 +50,11 @@ def ratio(descending: Tensor, keep: Tensor, relu: bool = True) -> Tensor:
     kept = masked_sum(values, places < keep.reshape(-1, 1))
     usable = (values[:, 0] > 0) & (kept != 0)
     return torch.where(usable, values.sum(1) / torch.where(usable, kept, 1.0), 1.0)
+
+
+def ratio_above(descending: Tensor, percentile: Tensor) -> Tensor:
+    """`ratio` with the entries above a percentile: one for each row, or one for all."""
+    return ratio(descending, keep_counts(descending.shape[1], percentile))
 
 
 def fixed_ratio(descending: Tensor, percentile: float, relu: bool = True) -> Tensor:

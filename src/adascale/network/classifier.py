@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from itertools import chain
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from adascale.core.engines import TORCH, check_engine
 from adascale.core.errors import AdascaleWarning, HeadNotFoundError, InputError
 from adascale.core.types import Head
 from adascale.maths.rounding import alike
 from adascale.network import heads
+from adascale.network.engines import Engines
 from adascale.network.fingerprints import hash_of_code, hash_of_weights
 from adascale.network.heads import Call, kind
-from adascale.network.running import Backend, Compiled, at_once, autocast, borrowed, likes_channels_last
+from adascale.network.running import (
+    Backend,
+    Compiled,
+    at_once,
+    autocast,
+    borrowed,
+    check_precision,
+    copied,
+    held,
+    likes_channels_last,
+    model_device,
+    objective,
+    tidied,
+    unwrapped,
+)
+from adascale.network.twin import Twin
 
 
 class Classifier:
@@ -30,7 +46,12 @@ class Classifier:
     precision: ``bf16`` or ``fp16`` runs the network under autocast. compiled: True, or a backend, runs its
     parts through ``torch.compile`` (slow at first). channels_last: the memory layout of the input; None uses it for
     convolutional networks on a processor that accept it. docs/speed.md says how each changes time and scores.
-    class_names: what the classes are called, in their order, if that is known.
+    engine: ``onnxruntime`` or ``openvino`` makes the passes without gradients, on the processor; it is proved to give
+    what torch gives. class_names: what the classes are called, in their order, if that is known. copy: True runs a copy
+    of the network with weights of its own, which later changes of the original do not reach.
+
+    Passes run on a private twin that shares the network's weights (see `Twin`), so the network itself can be used in
+    other threads meanwhile. A network that cannot be copied is run itself: its flags change during a pass.
     """
 
     def __init__(
@@ -41,21 +62,29 @@ class Classifier:
         precision: str | None = None,
         compiled: bool | Backend = False,
         channels_last: bool | None = None,
+        engine: str = TORCH,
         class_names: Sequence[str] = (),
+        copy: bool = False,
     ) -> None:
         if not isinstance(model, nn.Module):
             raise InputError(f"The model is a {type(model).__name__}; give a torch.nn.Module that returns logits.")
         if isinstance(model, torch.jit.ScriptModule):
             raise InputError("A TorchScript module does not let its features be read; give the original network.")
-        self.model = _unwrapped(model)
+        self.model = copied(unwrapped(model)) if copy else unwrapped(model)
         self.head_name = self.asked_for = head
         self.located = False
         self.precision, self.compiled, self.channels_last = precision, compiled, channels_last
-        self.class_names = tuple(class_names)
+        self.engine, self.class_names = check_engine(engine), tuple(class_names)
+        self._engines = None if engine == TORCH else Engines(engine)
+        if self._engines is not None:
+            self._engines.check(self)
         autocast(self.device, precision)  # refuses what does not run here
         self._layout, self._logits_shape = torch.contiguous_format, ()
         self._head_calls = 0  # the most that one pass has made so far
         self._parts: Compiled | None = None
+        self._twin: Twin | None = None
+        self._probe: Tensor | None = None  # the images that located the head
+        self._inside = False  # a pass is under way, in the thread that holds the network
         self._head: Head | None = None
         self._told = False
         if head is not None and head not in dict(self.model.named_modules()):
@@ -65,11 +94,11 @@ class Classifier:
 
     @property
     def device(self) -> torch.device:
-        return next(chain(self.model.parameters(), self.model.buffers()), torch.empty(0)).device
+        return model_device(self.model)
 
     @property
     def dtype(self) -> torch.dtype:
-        tensors = chain(self.model.parameters(), self.model.buffers())
+        tensors = (*self.model.parameters(), *self.model.buffers())
         return next((t.dtype for t in tensors if t.is_floating_point()), torch.get_default_dtype())
 
     @property
@@ -91,33 +120,33 @@ class Classifier:
         usable = images[images.flatten(1).isfinite().all(1)][:2]
         if not len(usable):
             raise InputError("Every image of the first batch holds NaN or infinite values; check the preprocessing.")
-        with borrowed(self.model), torch.no_grad(), autocast(self.device, self.precision):
-            self._layout = torch.contiguous_format
-            calls, output = heads.record(self.model, self.prepare(usable))
-            if self.head_name is None:
-                call = heads.find_head(calls, output, self.model)
-            else:
-                call = heads.named_head(self.head_name, calls, self.model)
-            default = self.device.type == "cpu" and likes_channels_last(self.model)
-            wanted = default if self.channels_last is None else self.channels_last
-            if wanted and usable.ndim == 4 and self._same_with_channels_last(usable, call):
-                self._layout = torch.channels_last
-            self.adopt(call.name).located = True
-            self._head_calls, self._parts = 0, None
+        with held(self.model), torch.no_grad(), autocast(self.device, self.precision):
+            self._layout, self._twin, self._probe = torch.contiguous_format, None, usable.detach().clone()
+            self._head_calls, self.located = 0, False
+            with self._passing():
+                call = self._located(usable)
+                self._fold()
         self._tell(call)
         return self
 
+    def _located(self, usable: Tensor) -> Call:
+        """The call of the head; the layout is chosen on the way."""
+        calls, output = heads.record(self._network, self.prepare(usable))
+        if self.head_name is None:
+            call = heads.find_head(calls, output, self.model)
+        else:
+            call = heads.named_head(self.head_name, calls, self.model)
+        # An engine takes images with the channels first, and lays out the rest by itself.
+        default = self.engine == TORCH and self.device.type == "cpu" and likes_channels_last(self.model)
+        wanted = default if self.channels_last is None else self.channels_last
+        if wanted and usable.ndim == 4 and self._same_with_channels_last(usable, call):
+            self._layout = torch.channels_last
+        self.adopt(call.name).located = True
+        return call
+
     def _tell(self, call: Call) -> None:
         """Say once what is not as one might assume: logits before a softmax, or one logit as two classes."""
-        texts = []
-        if call.ending:
-            texts.append(f"{kind(self.model)} ends in a {call.ending}; the logits are those before it.")
-        if call.result.flatten(1).shape[1] == 1:
-            texts.append(
-                f"{kind(self.model)} has one logit z, which is taken as two classes, 0 and 1, with the logits "
-                "[-z/2, z/2]: the probabilities of [0, z], with both classes alike."
-            )
-        for text in texts if not self._told else ():
+        for text in heads.remarks(call, self.model) if not self._told else ():
             warnings.warn(text, AdascaleWarning, stacklevel=4)
         self._told = True
 
@@ -125,7 +154,7 @@ class Classifier:
         """Whether the network gives the same with this layout. Some view their activations in ways that it forbids."""
         twice = images if len(images) > 1 else torch.cat([images, images])
         try:
-            calls, _ = heads.record(self.model, self.prepare(twice).to(memory_format=torch.channels_last))
+            calls, _ = heads.record(self._network, self.prepare(twice).to(memory_format=torch.channels_last))
             found = heads.named_head(call.name, calls, self.model)
         except Exception as error:
             if self.channels_last:
@@ -147,8 +176,8 @@ class Classifier:
         self.head_name, self._head, self.located = name, Head(weight, bias), False
         return self
 
-    def prepare(self, images: Tensor) -> Tensor:
-        """The images on the network's device and in its precision, as a copy that it may write into."""
+    def prepare(self, images: Tensor, copy: bool = True) -> Tensor:
+        """The images on the network's device and in its precision. copy: as a copy that it may write into."""
         if not images.is_floating_point():
             raise InputError(
                 f"The images are {images.dtype}; the network needs the normalised floats it was trained on. "
@@ -156,47 +185,99 @@ class Classifier:
             )
         layout = self._layout if images.ndim == 4 else torch.preserve_format
         upward = images.device.type == "cpu" and self.device.type == "cuda"
-        return images.detach().to(self.device, self.dtype, non_blocking=upward, copy=True, memory_format=layout)
+        return images.detach().to(self.device, self.dtype, non_blocking=upward, copy=copy, memory_format=layout)
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """``(features, logits)``, without gradients."""
-        with self.ready(), torch.inference_mode():
+        """``(features, logits)``, without gradients, from the engine."""
+        return self.in_torch(images) if self._engines is None else self._engines.forward(self, images)
+
+    def in_torch(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """The same from torch, whatever the engine is."""
+        with self._borrowed(), torch.inference_mode():
             parts = [self._run(part) for part in self._pieces(images)]
         features, logits = (_joined(column) for column in zip(*parts, strict=True))
         return features, logits
 
-    def features(self, images: Tensor) -> Tensor:
-        """The features alone; the head is not computed."""
-        with self.ready(), torch.inference_mode():
+    def features(self, images: Tensor, *, in_torch: bool = False) -> Tensor:
+        """The features alone; the head is not computed. in_torch: whatever the engine is."""
+        if self._engines is not None and not in_torch:
+            return self._engines.forward(self, images)[0]
+        with self._borrowed(), torch.inference_mode():
             return _joined([self._run_to_the_head(part) for part in self._pieces(images)])
 
+    def ready(self) -> AbstractContextManager[None]:
+        """The network as a pass needs it. Passes within this context find it so already. An engine needs nothing."""
+        return self._borrowed() if self._engines is None else nullcontext()
+
     @contextmanager
-    def ready(self) -> Iterator[None]:
-        """The network as a pass needs it. Passes within this context find it so already."""
-        with borrowed(self.model), autocast(self.device, self.precision):
+    def _borrowed(self) -> Iterator[None]:
+        with self._passing(), autocast(self.device, self.precision):
             if self.compiled and self._parts is None:
                 backend: Backend = "inductor" if isinstance(self.compiled, bool) else self.compiled
-                self._parts = Compiled(self.model, self._name, backend)
+                self._parts = Compiled(self._network, self._name, backend)
             with nullcontext() if self._parts is None else self._parts.active():
                 yield
 
-    def _pieces(self, images: Tensor) -> tuple[Tensor, ...]:
-        ready = self.prepare(images)
-        return torch.split(ready, at_once(ready, self.model))
+    @property
+    def _network(self) -> nn.Module:
+        """Where passes run: the twin, or the network itself if it cannot have one."""
+        return self.model if self._twin is None or self._twin.module is None else self._twin.module
+
+    @contextmanager
+    def _passing(self) -> Iterator[None]:
+        """One thread at a time runs passes, and begins with a twin of the network as it is now."""
+        with held(self.model):
+            inside, self._inside = self._inside, True
+            try:
+                if not inside and (self._twin is None or not self._twin.is_current()):
+                    self._renew()
+                with self._guarded():
+                    yield
+            finally:
+                self._inside = inside
+
+    def _guarded(self) -> AbstractContextManager[None]:
+        twin = self._twin
+        return borrowed(self.model) if twin is None or twin.module is None else tidied(twin.modules)
+
+    def _renew(self) -> None:
+        """A new twin, observed on the probe."""
+        check_precision(self.model)
+        with torch.inference_mode(False), torch.no_grad(), autocast(self.device, self.precision):
+            self._twin, self._parts = Twin(self.model), None
+            if self._probe is None or self._twin.module is None:
+                return
+            images = self.prepare(self._probe)
+            with tidied(self._twin.modules):
+                run = self._run_to_the_head if self.located else self._network
+                self._twin.observe(lambda: run(images), images.numel())
+                if self.located:
+                    self._fold()
+
+    def _fold(self) -> None:
+        """Fold the norms of the twin; compiled code and low precision keep the network's own."""
+        if self._twin is not None and self._probe is not None and not self.compiled and self.precision is None:
+            probe = self._probe
+            with torch.inference_mode(False), torch.no_grad():
+                self._twin.fold(lambda: self._run_to_the_head(self.prepare(probe)))
+
+    def _pieces(self, images: Tensor) -> Iterator[Tensor]:
+        largest = None if self._twin is None else self._twin.largest
+        return map(self.prepare, torch.split(images, at_once(images, self.model, largest)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without the compiled parts, which belong to the modules of the original."""
-        return {**vars(self), "_parts": None}
+        """The state without the twin and its compiled parts, which belong to the modules of the original."""
+        return {**vars(self), "_parts": None, "_twin": None, "_inside": False}
 
     def forward_with_gradients(
         self, images: Tensor, temperatures: Sequence[float | None] = (None,)
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """``(features, logits, gradients)``: one pass, then one input gradient for each objective.
+        """``(features, logits, gradients)`` from torch: one pass, then one input gradient for each objective.
 
         None stands for ``d z[y_pred] / d x``, a temperature ``T`` for the gradient of the cross-entropy of ``z / T``
         against ``y_pred``. No parameter gradient is computed.
         """
-        with self.ready(), torch.inference_mode(False), torch.enable_grad():
+        with self._borrowed(), torch.inference_mode(False), torch.enable_grad():
             parts = [self._with_gradients(part, temperatures) for part in self._pieces(images)]
         features, logits, *gradients = (_joined(column) for column in zip(*parts, strict=True))
         return features, logits, gradients
@@ -210,7 +291,7 @@ class Classifier:
                 "use pixels='random', which needs none."
             )
         gradients = [
-            torch.autograd.grad(_objective(logits, t), leaf, retain_graph=i + 1 < len(temperatures))[0]
+            torch.autograd.grad(objective(logits, t), leaf, retain_graph=i + 1 < len(temperatures))[0]
             for i, t in enumerate(temperatures)
         ]
         return features.detach(), logits.detach(), *gradients
@@ -222,10 +303,11 @@ class Classifier:
     def code(self) -> str:
         """A hash of how the network computes: its options, its modules' settings, and the user's own source files."""
         options = f"{self.precision} {self.compiled} {self.channels_last} {likes_channels_last(self.model)}"
+        options += "" if self.engine == TORCH else f" {self.engine}"
         return hash_of_code(self.model, options)
 
     def _run(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        calls, _ = heads.record(self.model, images, [(self._name, self.model.get_submodule(self._name))])
+        calls, _ = heads.record(self._network, images, [(self._name, self._network.get_submodule(self._name))])
         if not calls:
             raise InputError(f"The network never called its head {self.head_name!r} for this input.")
         last = calls[-1]
@@ -237,7 +319,7 @@ class Classifier:
         """Run without computing the head: it keeps its input and returns zeros, which nothing reads."""
         if self._head_calls != 1:  # only the end of the pass shows which of several calls is the last
             return self._run(images)[0]
-        module, seen = self.model.get_submodule(self._name), list[Any]()
+        module, seen = self._network.get_submodule(self._name), list[Any]()
 
         def keep(*args: Any, **kwargs: Any) -> Tensor:
             given = heads.first_tensor(args, kwargs)
@@ -248,7 +330,7 @@ class Classifier:
         own_forward = vars(module).get("forward")
         module.forward = keep
         try:
-            self.model(images)
+            self._network(images)
         finally:
             del module.forward
             if own_forward is not None:
@@ -264,22 +346,3 @@ class Classifier:
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(list(parts))
-
-
-def _objective(logits: Tensor, temperature: float | None) -> Tensor:
-    if temperature is None:
-        return logits.max(1).values.sum()
-    # The factor T and at least float32 keep the gradient from vanishing in half precision; its signs stay the same.
-    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return -temperature * (exact / temperature).log_softmax(1).max(1).values.sum()
-
-
-def _unwrapped(model: nn.Module) -> nn.Module:
-    """The network inside DataParallel, DistributedDataParallel and torch.compile."""
-    while True:
-        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
-            model = model.module
-        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
-            model = inner
-        else:
-            return model

@@ -132,6 +132,19 @@ def multi_label(what: str, head: str) -> str:
     )
 
 
+def remarks(call: Call, model: nn.Module) -> list[str]:
+    """What is not as one might assume about this head: logits before a softmax, or one logit as two classes."""
+    texts = []
+    if call.ending:
+        texts.append(f"{kind(model)} ends in a {call.ending}; the logits are those before it.")
+    if call.result.flatten(1).shape[1] == 1:
+        texts.append(
+            f"{kind(model)} has one logit z, which is taken as two classes, 0 and 1, with the logits "
+            "[-z/2, z/2]: the probabilities of [0, z], with both classes alike."
+        )
+    return texts
+
+
 def two_classes(values: Tensor, dim: int = 0) -> Tensor:
     """One logit ``z``, or its weights, as those of two classes: ``[-z/2, z/2]``, along this dimension.
 

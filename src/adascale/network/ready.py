@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from adascale.core.engines import TORCH
 from adascale.core.errors import InputError
 from adascale.images.preprocess import Preprocess
 from adascale.network.class_names import names_from_source
@@ -19,9 +20,10 @@ def ready_network(
 ) -> tuple[Classifier, Preprocess | None]:
     """The network of this text on its device, with the names of its classes, and its preprocessing if it is known.
 
-    running: options of `Classifier`, such as ``compiled``.
+    running: options of `Classifier`, such as ``compiled``. An engine other than torch runs on the processor.
     """
-    place = usable_device(device)
+    elsewhere = running.get("engine", TORCH) != TORCH
+    place = usable_device("cpu" if device == "auto" and elsewhere else device)
     model, preprocess = load_network(spec, weights)
     names = names_from_source(spec, model)
     return Classifier(model.to(place), head, class_names=names, **running), preprocess

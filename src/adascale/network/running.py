@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import operator
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -15,17 +18,35 @@ from adascale.core.errors import InputError
 from adascale.core.precisions import PRECISIONS, check_runs
 
 # Larger batches are slower on a processor: their activations do not fit into its caches, and the memory allocator
-# returns large blocks to the system after every layer.
+# returns large blocks to the system after every layer. A gradient also keeps all activations of a piece in memory.
 _FEWEST_AT_ONCE = 16
 _VALUES_AT_ONCE = 2**17
+_ACTIVATIONS_AT_ONCE = 2**22  # values of the largest activation
 
 
-def at_once(images: Tensor, model: nn.Module) -> int:
-    """How many of these images go through the network together: all on a GPU, or where they share statistics."""
-    norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
-    if images.device.type != "cpu" or any(norm.running_mean is None for norm in norms):
+def at_once(images: Tensor, model: nn.Module, largest: float | None = None) -> int:
+    """How many of these images go through the network together: all on a GPU, or where they share statistics.
+
+    largest: the number of values of the largest activation for each value of an image, if that is known.
+    """
+    if model_device(model).type != "cpu" or shares_statistics(model):
         return max(1, len(images))
-    return max(_FEWEST_AT_ONCE, _VALUES_AT_ONCE // max(1, images[:1].numel()))
+    values = max(1, images[:1].numel())
+    if largest is None:
+        return max(_FEWEST_AT_ONCE, _VALUES_AT_ONCE // values)
+    most = max(1, round(_ACTIVATIONS_AT_ONCE / (largest * values)))
+    pieces = max(1, -(-len(images) // most))
+    return max(1, -(-len(images) // pieces))  # pieces of one size
+
+
+def model_device(model: nn.Module) -> torch.device:
+    return next(chain(model.parameters(), model.buffers()), torch.empty(0)).device
+
+
+def shares_statistics(model: nn.Module) -> bool:
+    """Whether the images of a batch are normalised by statistics that they share."""
+    norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
+    return any(norm.running_mean is None for norm in norms)
 
 
 def likes_channels_last(model: nn.Module) -> bool:
@@ -98,6 +119,12 @@ _BORROWED: WeakSet[nn.Module] = WeakSet()
 _GUARD = threading.Lock()
 
 
+def held(model: nn.Module) -> threading.RLock:
+    """The lock of a network, as a context: only one thread at a time holds it, and may take it again."""
+    with _GUARD:
+        return _LOCKS.setdefault(model, threading.RLock())
+
+
 @contextmanager
 def borrowed(model: nn.Module) -> Iterator[None]:
     """Evaluation mode and frozen parameters for the duration; every flag is put back, whatever happens.
@@ -105,9 +132,7 @@ def borrowed(model: nn.Module) -> Iterator[None]:
     Only one thread at a time holds a network. Within the guard, the same thread may enter it again at no cost. A
     network on a processor whose own parameters have a precision that does not run there is refused.
     """
-    with _GUARD:
-        lock = _LOCKS.setdefault(model, threading.RLock())
-    with lock:
+    with held(model):
         if model in _BORROWED:
             yield
             return
@@ -121,24 +146,38 @@ def borrowed(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _frozen(model: nn.Module) -> Iterator[None]:
-    modules, parameters = list(model.modules()), list(model.parameters())
-    types = {parameter.dtype for parameter in parameters if parameter.device.type == "cpu"}
+    check_precision(model)
+    modules = list(model.modules())
+    training = [module for module in modules if module.training]
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    with tidied(modules):
+        try:
+            for module in training:
+                module.training = False
+            for parameter in trainable:
+                parameter.requires_grad_(False)
+            yield
+        finally:
+            for module in training:
+                module.training = True
+            for parameter in trainable:
+                parameter.requires_grad_(True)
+
+
+def check_precision(model: nn.Module) -> None:
+    """Refuse a network on a processor whose own parameters have a precision that does not run there."""
+    types = {parameter.dtype for parameter in model.parameters() if parameter.device.type == "cpu"}
     for precision in [name for name, dtype in PRECISIONS.items() if dtype in types]:
         check_runs(precision, f"{type(model).__name__} has {precision} parameters", torch.device("cpu"))
-    training = [module for module in modules if module.training]
-    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+
+
+@contextmanager
+def tidied(modules: Sequence[nn.Module]) -> Iterator[None]:
+    """Afterwards no module keeps a tensor that a pass left on it."""
     attributes = [(space, dict(space)) for module in modules for space in (vars(module), module._buffers)]
     try:
-        for module in training:
-            module.training = False
-        for parameter in trainable:
-            parameter.requires_grad_(False)
         yield
     finally:
-        for module in training:
-            module.training = True
-        for parameter in trainable:
-            parameter.requires_grad_(True)
         for space, before in attributes:
             _put_back_tensors(space, before)
 
@@ -148,6 +187,8 @@ def _put_back_tensors(space: dict[str, Any], before: dict[str, Any]) -> None:
 
     The new ones were made without gradients, or in inference mode, and training could not use them.
     """
+    if len(space) == len(before) and all(map(operator.is_, space.values(), before.values())):
+        return
     for name in {*space, *before}:
         new, old = space.get(name), before.get(name)
         if new is not old and (isinstance(new, Tensor) or isinstance(old, Tensor)):
@@ -162,3 +203,32 @@ def _eager(model: nn.Module) -> Any:
     compiled = any(getattr(m, "_compiled_call_impl", None) or hasattr(m, "_orig_mod") for m in model.modules())
     stance = getattr(torch.compiler, "set_stance", None)
     return stance("force_eager") if compiled and stance is not None else nullcontext()
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The network inside DataParallel, DistributedDataParallel and torch.compile."""
+    while True:
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            model = model.module
+        elif isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+            model = inner
+        else:
+            return model
+
+
+def copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except Exception as error:
+        raise InputError(
+            f"copy=True: {type(model).__name__} cannot be copied ({error}); give a copy of your own."
+        ) from error
+
+
+def objective(logits: Tensor, temperature: float | None) -> Tensor:
+    """What a pass with gradients differentiates: ``z[y_pred]``, or ``-T`` times the log-softmax of ``z / T`` there."""
+    if temperature is None:
+        return logits.max(1).values.sum()
+    # The factor T and at least float32 keep the gradient from vanishing in half precision; its signs stay the same.
+    exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    return -temperature * (exact / temperature).log_softmax(1).max(1).values.sum()

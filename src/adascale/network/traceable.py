@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from adascale.core.errors import InputError
 from adascale.network import heads
-from adascale.network.classifier import Classifier
 from adascale.network.running import borrowed
+
+if TYPE_CHECKING:
+    from adascale.network.classifier import Classifier
 
 
 class Traceable(nn.Module):
