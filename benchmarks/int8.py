@@ -84,8 +84,8 @@ def main() -> None:
     parser.add_argument("--test", type=int, default=250, help="fresh ID images, and OOD images, to test on")
     parser.add_argument("--method", default="combined")
     given = parser.parse_args()
-    heads = ("network", "images", "tested on", "AUROC float", "AUROC int8", "loss", "flagged float, %")
-    heads += ("flagged int8, % (90 % of detectors)", "file, MB", "time int8 / float")
+    heads = ["network", "images", "tested on", "AUROC float", "AUROC int8", "loss", "flagged float, %"]
+    heads += ["flagged int8, % (90 % of detectors)", "file, MB", "time int8 / float"]
     lines = [line(name, given.images, given.test, given.method) for name in given.networks]
     print(f"| {' | '.join(heads)} |", f"|{'---|' * len(heads)}", *lines, sep="\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def test_the_record_says_that_it_is_another_network(exported: Any, detector: OOD
     assert record["network"]["fingerprint"] != detector.classifier.fingerprint()
     assert record["int8"]["float"]["fingerprint"] == detector.classifier.fingerprint()
     assert record["int8"]["images"] == record["fitted"]["images"] == 100
-    assert record["parameters"] == detector.method.parameters
+    assert record["parameters"] == json.loads(json.dumps(detector.method.parameters))
 
 
 def test_no_image_serves_two_purposes(exported: Any) -> None:
@@ -91,6 +92,11 @@ def test_images_with_nan_are_flagged(exported: Any) -> None:
 def test_too_few_images_and_other_formats_are_refused(detector: OODDetector, known: Tensor, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="int8 got 63 images; give at least 64"):
         detector.export(tmp_path / "a.onnx", int8=known[:63])
+    trivial = OODDetector(seeded(SmallNet), "adascale_l", alpha=0.2, p_max=85, pixels="trivial").fit(known)
+    with pytest.raises(InputError, match="needs a gradient, which int8 does not have"):
+        trivial.export(tmp_path / "a.onnx", int8=known)
+    with pytest.raises(InputError, match="int8 came with early='pair'"):
+        detector.export(tmp_path / "a.onnx", int8=known, early="pair")
     with pytest.raises(InputError, match="int8 is for ONNX files alone, not for openvino"):
         detector.export(tmp_path / "a.xml", int8=known)
     assert list(tmp_path.iterdir()) == []

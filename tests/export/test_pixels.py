@@ -67,7 +67,7 @@ def test_bilinear_is_pillows_away_from_the_edge(size: tuple[int, int], crop: Any
 def test_pixels_that_need_no_resizing_are_equal() -> None:
     for interpolation in ("bilinear", "bicubic"):
         for size, crop in ((24, 24), (24, 17), (24, None), ((24, 30), (11, 30))):
-            preprocess = Preprocess(size, crop, MEAN, STD, interpolation)  # type: ignore[arg-type]
+            preprocess = Preprocess(size, crop, MEAN, STD, interpolation)
             image = picture(*((30, 24) if isinstance(size, tuple) else (24, 24)))
             assert levels_off(preprocess, image).max() == 0
 
@@ -116,8 +116,7 @@ def test_the_difference_to_pillow_is_stated(exported: Any) -> None:
 
 
 def test_alpha_may_be_left_out(exported: Any) -> None:
-    import onnxruntime
-
+    onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(str(exported[1]), providers=["CPUExecutionProvider"])
     pixels = np.asarray(smooth(41, 33))[None]
     names = [given.name for given in session.get_inputs()]

@@ -49,7 +49,7 @@ class DecisionPart(nn.Module):
         super().__init__()
         self.register_buffer("weight", graph.network.get_buffer("weight"))
         self.register_buffer("bias", graph.network.get_buffer("bias"))
-        graph.network = nn.Identity()  # its weights are not to be written twice
+        graph.network, graph.steps = nn.Identity(), nn.ModuleList()  # what the other part holds is not written twice
         self.decision = graph
         self.weight: Tensor
         self.bias: Tensor
@@ -99,6 +99,11 @@ class QuantisedNetwork:
 
 def quantise(fitted: Fitted, images: Tensor) -> QuantisedNetwork:
     """The network of a detector in int8. images: inputs (N, C, H, W) that show the range of every activation."""
+    if gradient := [view for view in fitted.method.views if view.needs_gradient]:
+        raise InputError(
+            f"{fitted.method.name} with the view {gradient[0]} needs a gradient, which int8 does not have; "
+            "fit it with pixels='random', which needs none."
+        )
     graph = DecisionGraph(fitted).eval()
     example = (images[:2].float(),) if len(images) > 1 else (images[:1].repeat(2, 1, 1, 1).float(),)
     model = onnx_file.to_onnx(NetworkPart(graph), example, ("images",), _BETWEEN)

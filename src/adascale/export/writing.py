@@ -109,15 +109,14 @@ def _with_pixels(path: Path, fitted: Fitted, rows: Tensor, on: str, pictures: Se
     """Write the file that takes pixels, prove both of its parts, and say how far it is from the resizing of Pillow."""
     preprocess = check_pixels(fitted.preprocess, fitted.shape)
     decision = _decision(fitted, INPUT)
-    proof = prove(_inner(decision), fitted, rows, on, _rounding(fitted, "onnx"))
+    rounding = _rounding(fitted, "onnx")
+    proof = prove(_inner(decision), fitted, rows, on, rounding)
     opset = next(found.version for found in decision.opset_import if not found.domain)
     front = pixels_graph(preprocess, opset, decision.ir_version)
     model = onnx_file.with_default(onnx_file.joined(front, decision, [INPUT]), "alpha", fitted.calibration.alpha)
     onnx_file.write_onnx(path, model, record_of(fitted, "onnx", OUTPUTS, pixels=True))
     run, made = runner(path, list(OUTPUTS)), made_pictures(preprocess)
-    prove_pixels(
-        run, session_run(front.SerializeToString(), [INPUT]), fitted, [*pictures, *made], _rounding(fitted, "onnx")
-    )
+    prove_pixels(run, session_run(front.SerializeToString(), [INPUT]), fitted, [*pictures, *made], rounding)
     named = (pictures, "given images") if len(pictures) else (made, "pictures of noise")
     return replace(proof, notes=(difference_to_pillow(run, fitted, *named),))
 
