@@ -14,7 +14,7 @@ from adascale import InputError, OODDetector, detectors, load_exported
 from adascale.core.errors import DetectorFileError
 from adascale.export import proof, writing
 from adascale.export.engines import runner
-from adascale.export.graph import DecisionGraph
+from adascale.export.graph import OUTPUTS, DecisionGraph
 from tests.conftest import SmallNet, images, seeded
 
 pytest.importorskip("onnxruntime")
@@ -80,8 +80,7 @@ def test_the_false_alarm_rate_can_be_moved_at_deployment(exported: Path, detecto
 
 
 def test_alpha_may_be_left_out_with_onnxruntime_alone(detector: OODDetector, exported: Path) -> None:
-    import onnxruntime
-
+    onnxruntime = pytest.importorskip("onnxruntime")
     session = onnxruntime.InferenceSession(exported)
     given = varied(9, 7)
     names = ["logits", "prediction", "score", "p_value", "is_ood"]
@@ -113,8 +112,7 @@ def test_the_record_travels_in_the_file(detector: OODDetector, exported: Path) -
 
 
 def test_a_damaged_file_is_refused(exported: Path, tmp_path: Path) -> None:
-    import onnx
-
+    onnx = pytest.importorskip("onnx")
     model = onnx.load(exported)
     weight = next(one for one in model.graph.initializer if len(one.raw_data) > 1000)
     weight.raw_data = bytes(len(weight.raw_data))
@@ -142,7 +140,7 @@ def test_no_file_is_left_where_the_proof_fails(
 
 
 def test_a_file_that_decides_otherwise_is_refused(detector: OODDetector, exported: Path) -> None:
-    run = runner(exported, list(writing.OUTPUTS))
+    run = runner(exported, list(OUTPUTS))
 
     def other(given: Any) -> Any:
         found = run(given)

@@ -69,7 +69,7 @@ def test_six_lines_run_without_adascale_and_without_pytorch(tmp_path: Path) -> N
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
     pins = ROOT / "constraints.txt"
-    install = [python, "-m", "pip", "install", "-q", "-c", pins, "onnxruntime", "numpy"]
+    install = [str(python), "-m", "pip", "install", "-q", "-c", str(pins), "onnxruntime", "numpy"]
     if subprocess.run(install, capture_output=True).returncode:
         pytest.skip("onnxruntime cannot be installed here")
     shape = Preprocess(size=16, crop=16, mean=(0.5,) * 3, std=(0.25,) * 3)
