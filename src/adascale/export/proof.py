@@ -85,7 +85,8 @@ def _known(fitted: Fitted, images: Tensor) -> Outputs:
     at that pixel.
     """
     known = fitted.outputs(images, _BATCHES[-1])
-    known.features[~images.flatten(1).isfinite().all(1)] = torch.nan
+    broken = ~images.flatten(1).isfinite().all(1)
+    known.features[broken], known.logits[broken] = torch.nan, torch.nan
     return known
 
 
