@@ -382,6 +382,7 @@ def test_compare_says_in_one_line_why_intervals_are_empty(
 
 
 def test_a_line_that_stands_for_two_is_compared_with_both(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adascale.detectors.SCALE.search_space", {"percentile": (65,)})
     bench(suite, monkeypatch, "old", "--method", "scale", "--tune", "self")
     monkeypatch.setattr("adascale.detectors.SCALE.search_space", {"percentile": (85,)})
     bench(suite, monkeypatch, "new", "--method", "scale", "--tune", "self")
