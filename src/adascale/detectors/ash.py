@@ -34,14 +34,14 @@ class ASH(Rectified):
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         features = outputs.features
-        if bool(self.rectified_):
+        if self.rectifies:
             features = features.clamp_min(0)
         warn_if_signed(f"ASH ({self.name})", features)
         kept = strongest(features, int(keep_count(features.shape[1], self.percentile)))
         return self.head_(self._shaped(features.double(), kept))
 
     def formula_logits(self, outputs: Outputs) -> Tensor:
-        features = outputs.features.clamp_min(0) if bool(self.rectified_) else outputs.features
+        features = outputs.features.clamp_min(0) if self.rectifies else outputs.features
         kept = traced.largest(features, traced.ranked(features), int(keep_count(features.shape[1], self.percentile)))
         return self.head_(self._shaped(features.double(), kept))
 

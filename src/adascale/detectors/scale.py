@@ -35,14 +35,14 @@ class SCALE(Rectified):
     percentile: float = percent(85)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
-        relu = bool(self.rectified_)
+        relu = self.rectifies
         if not relu:
             warn_if_signed("SCALE", outputs.features)
         ratio = fixed_ratio(outputs.features, self.percentile, relu)
         return scaled_activation_logits(outputs.logits, self.head_.offset, ratio)
 
     def formula_logits(self, outputs: Outputs) -> Tensor:
-        ratio = traced.fixed_ratio(traced.ranked(outputs.features), self.percentile, bool(self.rectified_))
+        ratio = traced.fixed_ratio(traced.ranked(outputs.features), self.percentile, self.rectifies)
         return (
             traced.activation_scale(ratio)[:, None] * (outputs.logits.double() - self.head_.offset) + self.head_.offset
         )

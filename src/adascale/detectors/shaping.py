@@ -66,13 +66,21 @@ class Rectified(Shaping):
         super().fit(reference, head)
         signed = self.relu is None and reference is not None and bool((reference.features < 0).any())
         self.rectified_ = torch.tensor(bool(self.relu) or signed)
+        self._rectifies = bool(self.relu) or signed
         return self
 
     def restore(self, state: Mapping[str, Tensor], head: Head) -> Self:
-        return super().restore({"rectified_": torch.tensor(bool(self.relu)), **state}, head)  # earlier files lack it
+        super().restore({"rectified_": torch.tensor(bool(self.relu)), **state}, head)  # earlier files lack it
+        self._rectifies = bool(self.rectified_)
+        return self
+
+    @property
+    def rectifies(self) -> bool:
+        """Whether the fitted method takes ``max(a, 0)``: no tensor, because a trace cannot look into one."""
+        return self._rectifies
 
     @property
     def note(self) -> str:
-        if self.relu is None and self.is_fitted and bool(self.rectified_):
+        if self.relu is None and self.is_fitted and self.rectifies:
             return f"this network has negative features, which {self.name} counts as 0 (relu=False: as they are)"
         return ""
