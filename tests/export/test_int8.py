@@ -114,7 +114,7 @@ def test_a_real_network_loses_little(tmp_path: Path) -> None:
 
     given, fresh = rows("cifar10_test.npz", 0, 300), rows("cifar10_test.npz", 300, 600)
     other = torch.cat([rows("textures32.npz", 0, 150), rows("cifar100_test.npz", 0, 150)])
-    made = OODDetector(model, "adascale_l", p_max=85, pixels="random").fit(given)
+    made = OODDetector(model).fit(given)
     made.export(tmp_path / "model.onnx", int8=given)
     file = load_exported(tmp_path / "model.onnx")
     before = metrics.auroc(made.score(fresh), made.score(other))
