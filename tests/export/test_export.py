@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -44,7 +45,7 @@ def fitted(method: str = "combined", model: nn.Module | None = None, **options: 
     if "pixels" in known:
         small["pixels"] = "random"  # type: ignore[assignment]
     net = evened(seeded(SmallNet)) if model is None else model
-    train = (varied(150, 2), torch.as_tensor(net.eval()(varied(150, 2)).argmax(1)))
+    train = (varied(150, 2), torch.as_tensor(copy.deepcopy(net).eval()(varied(150, 2)).argmax(1)))
     return OODDetector(net, method, **{**small, **options}).fit(varied(150, 1), train, tune=False)
 
 

@@ -97,10 +97,6 @@ def check_kind(kind: Format, fitted: Fitted, early: Early | None, pixels: bool, 
             )
         if asked and early is not None:
             raise InputError(f"{name} came with early={early!r}; a file has the one or the other.")
-    if int8 and (view := next((view for view in fitted.method.views if view.needs_gradient), None)) is not None:
-        raise InputError(
-            f"int8 came with the view {view}, whose gradient int8 would lose; fit the detector with pixels='random'."
-        )
     if pixels:
         check_pixels(fitted.preprocess, fitted.shape)
 
