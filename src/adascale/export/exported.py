@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from adascale.core.answers import Decision, Verdict
-from adascale.core.errors import InputError
+from adascale.core.errors import DetectorFileError, InputError
 from adascale.export.early import clean_path
 from adascale.export.engines import Arrays, read_record, runner
 from adascale.extraction.given import images_of
@@ -60,7 +60,7 @@ class Exported:
 
     def _decide_by_pair(self, inputs: np.ndarray[Any, Any], alpha: float | None) -> Decision:
         if self._clean is None and clean_path(self.path).is_file():
-            self._clean = Exported(clean_path(self.path), self._threads)
+            self._clean = self._paired(Exported(clean_path(self.path), self._threads))
         if self._clean is None:
             found = self.arrays(inputs, alpha)
             return self._decision({**found, "early": np.zeros(len(inputs), dtype=bool)})
@@ -69,6 +69,16 @@ class Exported:
         if len(rest):
             is_ood[rest] = self.arrays(inputs[rest], alpha)["is_ood"]
         return self._decision({**found, "is_ood": is_ood})
+
+    def _paired(self, clean: Exported) -> Exported:
+        """The second file of a pair; one of another export is refused."""
+        other = [name for name in _SHARED if clean.record.get(name) != self.record.get(name)]
+        if other:
+            raise DetectorFileError(
+                f"{clean.path.name} is not of the same export as {self.path.name} ({other[0]} differs); "
+                "export both again with early='pair', or remove it."
+            )
+        return clean
 
     def _decision(self, found: Arrays) -> Decision:
         names = ("is_ood", "early", "logits", "prediction")
@@ -131,6 +141,7 @@ class Exported:
 
 
 _TAKES_PIXELS = "this file prepares images itself and takes uint8 (N, H, W, C), paths or Pillow images"
+_SHARED = ("network", "method", "parameters", "calibration", "fitted")  # what the files of a pair have in common
 _FIELDS = ("is_ood", "score", "p_value", "logits", "prediction")
 
 
