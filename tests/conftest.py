@@ -18,6 +18,11 @@ from adascale import Head, Outputs, View
 from adascale.core import precisions
 
 ROOT = Path(__file__).parents[1]
+
+if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):  # together they have the processor once
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    torch.set_num_threads(threads)
+    os.environ["OMP_NUM_THREADS"] = str(threads)  # of the processes that tests start
 DATA = Path(os.environ.get("ADASCALE_DATA", ROOT.parent / "shared" / "data"))
 ORACLES = DATA.parent / "oracles"
 
