@@ -11,12 +11,21 @@ from typing import Literal
 from adascale.bench import SUITES
 from adascale.cli import checks, groups
 from adascale.cli.checks import SORTS
-from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights, argument, option
+from adascale.cli.groups import (
+    Command,
+    PassOptions,
+    PreprocessOptions,
+    ReadOptions,
+    Texts,
+    Weights,
+    argument,
+    option,
+)
 from adascale.core.errors import InputError
 from adascale.export.formats import format_of
 
 
-class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module="fit"):
+class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, ReadOptions, Command, module="fit"):
     """Learn from in-distribution images and write a detector file."""
 
     images: groups.Images
@@ -42,7 +51,7 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command,
     draft: bool = option(False, "Decode large JPEGs at a fraction of their size: faster.", "--draft")
 
 
-class ScoreCommand(PassOptions, Command, module="fit"):
+class ScoreCommand(PassOptions, ReadOptions, Command, module="fit"):
     """Score, p-value and decision for each image."""
 
     images: groups.Images
@@ -89,7 +98,7 @@ class ScoreCommand(PassOptions, Command, module="fit"):
         return "json" if self.as_json else "jsonl" if self.lines else "csv"
 
 
-class ExportCommand(Command, module="export"):
+class ExportCommand(ReadOptions, Command, module="export"):
     """Write network, method, calibration and threshold to one file that runs without PyTorch."""
 
     detector: Path = argument(..., "A detector file.", check=checks.detector_files)
@@ -214,7 +223,7 @@ class RecipeOptions(groups.Options):
     )
 
 
-class TrainCommand(groups.NetworkOptions, PreprocessOptions, RecipeOptions, Command, module="train"):
+class TrainCommand(groups.NetworkOptions, PreprocessOptions, RecipeOptions, ReadOptions, Command, module="train"):
     """Train a network: cross-entropy, ISH or adversarial. The same command resumes where an interrupted one stopped.
 
     Several GPUs: torchrun --nproc-per-node 4 -m adascale train ... (needs the extra train).

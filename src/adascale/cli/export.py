@@ -36,5 +36,5 @@ def _items(places: list[str] | None, given: ExportCommand) -> list[Any] | None:
     """The images of these places."""
     if not places:
         return None
-    found = find_images(places, given.root)
+    found = find_images(places, given.root, given.max_pixels)
     return [found.item(i) for i in range(len(found))]

@@ -42,8 +42,8 @@ def fit(given: FitCommand) -> None:
     usable_device(given.device)
     if given.preset is not None:
         say(f"preset {given.preset}: {detectors.PROVENANCE}")
-    found = find_images(given.images, given.root)
-    training = find_images(given.train, given.root) if given.train else None
+    found = find_images(given.images, given.root, given.max_pixels)
+    training = find_images(given.train, given.root, given.max_pixels) if given.train else None
     running = {"precision": given.precision, "compiled": given.compiled}
     classifier, preprocess = networks.network(
         given.model, given.weights, given, draft=given.draft, classes=given.classes, **running
@@ -81,7 +81,7 @@ def fit(given: FitCommand) -> None:
 
 def score(given: ScoreCommand) -> None:
     """Write a row for each image. With an output file, finished rows are stored and an interrupted run resumes."""
-    found, output = find_images(given.images, given.root), given.output
+    found, output = find_images(given.images, given.root, given.max_pixels), given.output
     usable_device(given.device)
     files = read_detectors(given.detector)
     if given.decide and len(files) > 1:

@@ -25,8 +25,8 @@ __all__ = ["app", "commands", "main"]  # importing the commands registers them
 FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
     for name in "alpha attack_steps available batch_size budget classes confidence data device draft engine epochs eps "
-    "fdr head init keep limit limit_fit loss lr method out precision preset save_every split_seed train tune "
-    "weight_decay weights width workers".split()
+    "fdr head init keep limit limit_fit loss lr max_pixels method out precision preset save_every split_seed train "
+    "tune weight_decay weights width workers".split()
 }
 
 
@@ -39,6 +39,7 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 def main() -> None:
     """Run the command of this process's arguments and exit."""
+    warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # Pillow's; the row of the image says it
     warnings.showwarning = lambda message, *_, **__: say(f"note: {in_flags(str(message))}")
     try:
         code = app(args=current(sys.argv[1:]), prog_name="adascale", standalone_mode=False)
