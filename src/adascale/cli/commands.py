@@ -93,6 +93,11 @@ class ScoreCommand(PassOptions, ReadOptions, Command, module="fit"):
             raise InputError(f"--jsonl prints rows on stdout, and there is {other}; give one of them.")
 
     @property
+    def promise(self) -> tuple[float | None, float | None, bool]:
+        """What is promised in place of what was fitted."""
+        return self.alpha, self.confidence, self.no_confidence
+
+    @property
     def form(self) -> Literal["csv", "json", "jsonl"]:
         """How rows are printed on stdout."""
         return "json" if self.as_json else "jsonl" if self.lines else "csv"

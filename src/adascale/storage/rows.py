@@ -84,8 +84,12 @@ class Journal:
         if self.output.suffix.lower() == ".parquet":
             optional("pyarrow", "parquet")  # a missing package is reported now, not after hours of work
 
-    def done(self) -> int:
-        """The number of complete rows in the journal. An incomplete last line is removed."""
+    def done(self, batch_size: int = 1, total: int | None = None) -> int:
+        """The number of complete rows in the journal; what follows them is removed.
+
+        batch_size: rows that are no full batch are removed too, unless they are all (``total``), because the same
+        batches give the same numbers to the last bit.
+        """
         if not self.path.is_file():
             return 0
         lines = self.path.read_bytes().splitlines(keepends=True)
@@ -93,9 +97,11 @@ class Journal:
         if not whole or whole[0] != self._first_line.encode():
             self.path.unlink()
             return 0
-        if len(whole) < len(lines):
-            os.truncate(self.path, sum(map(len, whole)))
-        return len(whole) - 1
+        rows = len(whole) - 1
+        kept = rows if rows == total else rows - rows % batch_size
+        if kept + 1 < len(lines):
+            os.truncate(self.path, sum(map(len, whole[: kept + 1])))
+        return kept
 
     def append(self, rows: Iterable[Row]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +116,20 @@ class Journal:
             next(file)
             yield from map(json.loads, file)
 
-    def finish(self, columns: Sequence[str], rows: Iterable[Row] | None = None) -> None:
-        """Write the output file and delete the journal. rows: those of the journal, if something was added to them."""
-        write_rows(self.output, self.rows() if rows is None else rows, columns)
+    def finish(self, columns: Sequence[str], total: int, rows: Iterable[Row] | None = None) -> None:
+        """Write the output file and delete the journal, if it has so many rows in all.
+
+        rows: those of the journal, if something was added to them.
+        """
+        write_rows(self.output, self._all(self.rows() if rows is None else rows, total), columns)
         self.path.unlink()
+
+    def _all(self, rows: Iterable[Row], total: int) -> Iterator[Row]:
+        count = 0
+        for count, row in enumerate(rows, 1):  # noqa: B007 (the last one counts)
+            yield row
+        if count != total:
+            raise InputError(
+                f"{self.path} has {count} rows for {total} images, so {self.output} was not written; something else "
+                "changed that file. Delete it and run again."
+            )
