@@ -17,6 +17,7 @@ from adascale.cli.groups import (
     PreprocessOptions,
     ReadOptions,
     Texts,
+    TrustOptions,
     Weights,
     argument,
     option,
@@ -51,7 +52,7 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, ReadOpti
     draft: bool = option(False, "Decode large JPEGs at a fraction of their size: faster.", "--draft")
 
 
-class ScoreCommand(PassOptions, ReadOptions, Command, module="fit"):
+class ScoreCommand(TrustOptions, PassOptions, ReadOptions, Command, module="fit"):
     """Score, p-value and decision for each image."""
 
     images: groups.Images
@@ -72,8 +73,6 @@ class ScoreCommand(PassOptions, ReadOptions, Command, module="fit"):
     fdr: float | None = option(
         None, "Mark discoveries in all images together; at most this share of them is false.", check=checks.fdr
     )
-    model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)
-    weights: Weights = None
     classes: groups.Classes = None
     method: Texts = option(None, "file.py:Class of your own method, if a detector has one.", check=checks.known_methods)
     root: groups.Root = None
@@ -103,7 +102,7 @@ class ScoreCommand(PassOptions, ReadOptions, Command, module="fit"):
         return "json" if self.as_json else "jsonl" if self.lines else "csv"
 
 
-class ExportCommand(ReadOptions, Command, module="export"):
+class ExportCommand(TrustOptions, ReadOptions, Command, module="export"):
     """Write network, method, calibration and threshold to one file that runs without PyTorch."""
 
     detector: Path = argument(..., "A detector file.", check=checks.detector_files)
@@ -130,8 +129,6 @@ class ExportCommand(ReadOptions, Command, module="export"):
         None, "Share of in-distribution images that may be flagged [default: as fitted].", check=checks.alpha
     )
     confidence: groups.Confidence = None
-    model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)
-    weights: Weights = None
     root: groups.Root = None
 
     def __post_init__(self) -> None:

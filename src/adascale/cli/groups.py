@@ -143,6 +143,14 @@ class NetworkOptions(Options):
     device: Device = "auto"
 
 
+class TrustOptions(Options):
+    """The network of a detector file, which names it."""
+
+    model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)
+    weights: Weights = None
+    trust: bool = option(False, "Run the Python file that the detector file names as its network.", "--trust")
+
+
 class NetworksOptions(PreprocessOptions):
     """One network or several."""
 

@@ -25,8 +25,8 @@ __all__ = ["app", "commands", "main"]  # importing the commands registers them
 FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
     for name in "alpha attack_steps available batch_size budget classes confidence data device draft engine epochs eps "
-    "fdr head init keep limit limit_fit loss lr max_pixels method out precision preset save_every split_seed train "
-    "tune weight_decay weights width workers".split()
+    "fdr head init keep limit limit_fit loss lr max_pixels method model out precision preset save_every split_seed "
+    "train trust tune weight_decay weights width workers".split()
 }
 
 

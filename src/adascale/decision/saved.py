@@ -60,20 +60,23 @@ def named_network(
     file: DetectorFile, weights: str | Path | None, device: str, trust: bool, engine: str = TORCH
 ) -> Classifier:
     """The network that a detector file names, with its weights. A Python file is run only if the user trusts it."""
-    about = file.record["about"]
-    spec, known = about.get("model"), about.get("weights")
-    if spec is None:
-        raise DetectorFileError(
-            f"{file.path} does not say which network it belongs to; pass it: OODDetector.load(file, model)."
-        )
-    if runs_code(spec) and not trust:
-        raise DetectorFileError(
-            f"{file.path} names the network {spec}, and loading it runs that Python file; pass trust=True if you "
-            "trust it, or the network itself: OODDetector.load(file, model)."
-        )
+    spec, known = trusted_spec(file, trust), file.record["about"].get("weights")
     if weights is None and known is not None and not Path(known).is_file():
         raise DetectorFileError(f"{file.path} names the weights {known}, which are not there; pass weights=.")
     return ready_network(spec, weights or known, device, engine=engine)[0]
+
+
+def trusted_spec(file: DetectorFile, trust: bool) -> str:
+    """The text of the network that a detector file names. If it is a Python file, the user has to trust it."""
+    spec: str | None = file.record["about"].get("model")
+    if spec is None:
+        raise DetectorFileError(f"{file.path} does not say which network it belongs to; pass model=.")
+    if runs_code(spec) and not trust:
+        raise DetectorFileError(
+            f"{file.path} names the network {spec}, and loading it runs that Python file; pass trust=True if you "
+            "trust it, or the network itself as model=."
+        )
+    return spec
 
 
 def _restored(
