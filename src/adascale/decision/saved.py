@@ -10,7 +10,8 @@ from torch import nn
 
 from adascale.core.engines import TORCH
 from adascale.core.errors import DetectorFileError, InputError
-from adascale.decision.detector_file import DetectorFile, NetworkIdentity
+from adascale.decision.detector_file import DetectorFile, NetworkIdentity, unusable
+from adascale.decision.records import check_learned
 from adascale.detectors import Detector
 from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
@@ -98,7 +99,11 @@ def _restored(
     detector.network, detector.input_shape = network, tuple(given["shape"]) if given["shape"] else None
     detector.setting = record.get("setting", "as given")
     detector.about = dict(record["about"])
-    detector.method.restore(file.state, network.adopt_head(file))
+    head = network.adopt_head(file)
+    try:
+        check_learned(detector.method.restore(file.state, head), head)
+    except (InputError, KeyError, TypeError, IndexError, RuntimeError, AttributeError) as error:
+        raise unusable(file.path, " ".join(str(error).split()).rstrip(".")) from error
     detector.calibration = Calibration(file.tensors["calibration.scores"], rate, sure)
     detector.fitted = record.get("fitted", {})
     return detector

@@ -56,6 +56,8 @@ def registered(path: str | Path) -> list[Registered]:
         content = json.loads(path.read_text("utf8"))
         if any(content.get(key) != value for key, value in _FORMAT.items()):
             raise ValueError("another format")
+        if not content["networks"]:
+            raise ValueError("it lists none")
         return [
             Registered(
                 entry["name"],

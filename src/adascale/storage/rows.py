@@ -12,12 +12,13 @@ from typing import IO, Any
 
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
-from adascale.storage.atomic import replacing
+from adascale.storage.atomic import replacing, unwritable
 
 Row = Mapping[str, Any]
 SUFFIXES = (".csv", ".json", ".jsonl", ".parquet")
 JSON_END = "\n]\n"
 _CHUNK = 10_000
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _PARQUET_TYPES = {
     **{"image": "string", "error": "string", "class": "string", "prediction": "int64"},
     **{"is_ood": "bool_", "discovery": "bool_", "early": "bool_"},
@@ -36,10 +37,26 @@ def write_rows(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> None:
 
 
 def write_csv(file: IO[str], rows: Iterable[Row], columns: Sequence[str], header: bool = True) -> None:
+    """Comma-separated values. What a spreadsheet would take for a formula is marked: see `_cell`."""
     writer = csv.DictWriter(file, columns, lineterminator="\n")
     if header:
         writer.writeheader()
-    writer.writerows({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()} for row in rows)
+    for row in rows:
+        cells = {name: _cell(name, value) for name, value in row.items()}
+        if any(isinstance(value, str) and "\r" in value for value in cells.values()):
+            # Some versions of Python do not quote a carriage return, which ends the line for most readers.
+            csv.DictWriter(file, columns, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerow(cells)
+        else:
+            writer.writerow(cells)
+
+
+def _cell(column: str, value: Any) -> Any:
+    """A text that begins like a formula gets ``./`` before it if it is the path of an image, else an apostrophe."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str) and value.startswith(_FORMULA) and value != "-":  # that is standard input
+        return f"./{value}" if column == "image" else f"'{value}"
+    return value
 
 
 def write_jsonl(file: IO[str], rows: Iterable[Row], columns: Sequence[str], header: bool = True) -> None:
@@ -106,10 +123,12 @@ class Journal:
     def append(self, rows: Iterable[Row]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = not self.path.exists()
-        with open(self.path, "a", encoding="utf8") as file:
-            if fresh:
-                file.write(self._first_line)
-            file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        try:
+            with open(self.path, "a", encoding="utf8") as file:
+                file.write(self._first_line + lines if fresh else lines)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
 
     def rows(self) -> Iterator[Row]:
         with open(self.path, encoding="utf8") as file:
