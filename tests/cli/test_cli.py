@@ -185,3 +185,31 @@ def test_ten_images_are_enough_to_start(place: Path, monkeypatch: pytest.MonkeyP
     assert torch.isfinite(
         torch.tensor(OODDetector.load(place / "ten.safetensors", load_network(f"{place / 'nets.py'}:Net")[0]).threshold)
     )
+
+
+def test_a_python_file_that_a_detector_names_is_run_only_if_it_is_trusted(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    detector = fit(place, monkeypatch, "--method", "msp")
+    (place / "nets.py").write_text(f"import pathlib\npathlib.Path({str(place / 'ran')!r}).touch()\n" + NETWORK)
+    commands = (
+        ["score", place / "id", "-d", detector],
+        ["export", detector, "-o", place / "m.onnx"],
+    )
+    for command in commands:
+        capsys.readouterr()
+        monkeypatch.setattr("tests.shell.trusting", lambda args: list(map(str, args)))
+        assert inside(monkeypatch, *command) == 2
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 1
+        assert "nets.py:Net, and loading it runs that Python file; pass --trust if you trust it" in lines[0]
+    assert inside(monkeypatch, "inspect", detector) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"runs code {place / 'nets.py'}, a Python file" in shown
+    assert not (place / "ran").exists()
+    assert inside(monkeypatch, "score", place / "id", "-d", detector, "-o", place / "a.csv", "--trust") == 0
+    assert (place / "ran").exists()
+    model = ["--model", f"{place / 'nets.py'}:Net"]
+    assert inside(monkeypatch, "score", place / "id", "-d", detector, "-o", place / "b.csv", *model) == 0
+    assert (place / "a.csv").read_bytes() == (place / "b.csv").read_bytes()

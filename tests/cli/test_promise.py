@@ -168,6 +168,6 @@ def test_inspect_says_what_is_promised_and_what_it_was_fitted_on(
 def test_a_journal_takes_rows_with_something_added(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "s.csv", key="k")
     journal.append([{"image": "a"}])
-    journal.finish(["image", "discovery"], ({**row, "discovery": True} for row in journal.rows()))
+    journal.finish(["image", "discovery"], 1, ({**row, "discovery": True} for row in journal.rows()))
     assert rows(tmp_path / "s.csv") == [{"image": "a", "discovery": "true"}]
     assert not journal.path.exists()

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from adascale import detectors
 from adascale.storage.rows import Journal
 from tests.counting import counted
-from tests.shell import NETWORK, fit, inside, rows, run
+from tests.shell import NETWORK, fit, inside, rows, run, trusting
 
 
 @pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
@@ -211,7 +211,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     else:
         arguments = ["score", "id", "-d", str(detector), "-o", "s.csv", "--batch-size", "3"]
         partial, output = place / "s.csv.part", place / "s.csv"
-    command = [sys.executable, "-m", "adascale", *arguments]
+    command = [sys.executable, "-m", "adascale", *trusting(arguments)]
     slow = {**os.environ, "SLOW": "0.3"}
     process = subprocess.Popen(
         command,

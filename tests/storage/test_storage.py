@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from adascale import InputError
@@ -122,3 +123,40 @@ def test_rows_in_the_format_of_the_suffix(tmp_path: Path) -> None:
     assert [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()] == rows
     table = parquet.read_table(tmp_path / "x.parquet").to_pylist()
     assert table == [rows[0], {"image": "b�", "is_ood": None, "score": None}]
+
+
+@pytest.mark.parametrize("name", ["=1+1.png", "+a.png", "-a.png", "@a.png", "\tb.png", "\rc.png"])
+def test_a_name_is_no_formula_in_a_spreadsheet(name: str, tmp_path: Path) -> None:
+    """The path stays that of the same file; other texts are marked as texts."""
+    row = {"image": name, "class": name, "score": -1.5, "error": None}
+    write_rows(tmp_path / "s.csv", [row, {**row, "image": "a.png", "class": "b"}, {**row, "image": "-"}], list(row))
+    with open(tmp_path / "s.csv", newline="") as file:
+        read = list(csv.DictReader(file))
+    assert [one["image"] for one in read] == [f"./{name}", "a.png", "-"]
+    assert [one["class"] for one in read] == [f"'{name}", "b", f"'{name}"]
+    assert [one["score"] for one in read] == ["-1.5"] * 3
+    write_rows(tmp_path / "s.json", [row], list(row))
+    assert json.loads((tmp_path / "s.json").read_text())[0]["image"] == name
+
+
+@pytest.mark.parametrize("name", ["a\rb.png", "a\nb.png", 'a"b,c.png', "a\r\nb.png"])
+def test_any_name_keeps_its_row(name: str, tmp_path: Path) -> None:
+    rows = [{"image": one, "score": 0.5, "is_ood": True, "error": None} for one in ("x", name, "y")]
+    write_rows(tmp_path / "s.csv", rows, list(rows[0]))
+    with open(tmp_path / "s.csv", newline="") as file:
+        read = list(csv.DictReader(file))
+    assert [one["image"] for one in read] == ["x", name, "y"]
+    assert all((one["score"], one["is_ood"], one["error"]) == ("0.5", "true", "") for one in read)
+
+
+def test_a_full_disk_is_told_in_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr("adascale.storage.tensors.save_file", full)
+    with pytest.raises(InputError, match=r"x\.safetensors cannot be written: .*No space left on device"):
+        save_tensors(tmp_path / "x.safetensors", TENSORS, {}, "test")
+    with pytest.raises(InputError, match=r"x\.csv cannot be written: No space left on device\."):  # noqa: SIM117
+        with replacing(tmp_path / "x.csv"):
+            raise OSError(28, "No space left on device")
+    assert list(tmp_path.iterdir()) == []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from adascale.core.errors import InputError
+from adascale.images.limits import MAX_PIXELS
 from adascale.images.places import LIST_SUFFIXES, expanded
 from adascale.images.sources import ImageSet, find_images
 
@@ -26,7 +27,7 @@ class AbsentError(Exception):
     """Something is not where it should be; the text says where that is."""
 
 
-def open_source(source: Source, own: ImageSet | None, seed: int) -> ImageSet:
+def open_source(source: Source, own: ImageSet | None, seed: int, max_pixels: int = MAX_PIXELS) -> ImageSet:
     """The images of one set. own: the ID images of the suite. seed: seed of the corruptions."""
     if source.images is None:
         assert own is not None
@@ -36,7 +37,7 @@ def open_source(source: Source, own: ImageSet | None, seed: int) -> ImageSet:
 
         found = digit_images(source.images.removeprefix("digits:"))
     else:
-        found = _found(Path(source.images), source.root)
+        found = _found(Path(source.images), source.root, max_pixels)
     if source.labels is not None:
         found = replace(found, labels=_labels(found, Path(source.labels)))
     if source.rows is not None:
@@ -46,11 +47,11 @@ def open_source(source: Source, own: ImageSet | None, seed: int) -> ImageSet:
     return found if source.corrupt is None else replace(found, change=replace(source.corrupt, seed=seed))
 
 
-def _found(path: Path, root: str | None) -> ImageSet:
+def _found(path: Path, root: str | None, max_pixels: int) -> ImageSet:
     if not all(map(os.path.exists, expanded(path))):
         raise AbsentError(str(path))
     try:
-        images = find_images(path, root)
+        images = find_images(path, root, max_pixels)
     except InputError:
         if path.is_dir():
             raise AbsentError(f"{path}, which holds no image") from None

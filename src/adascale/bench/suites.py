@@ -17,6 +17,7 @@ from adascale.bench import SUITES, check_suite
 from adascale.bench.opening import AbsentError, at_most, open_source, refuse_shared, set_aside
 from adascale.core.errors import InputError
 from adascale.images.corruptions import KINDS, Corruption, all_corruptions
+from adascale.images.limits import MAX_PIXELS
 from adascale.images.sources import ImageSet
 
 if sys.version_info >= (3, 11):
@@ -148,13 +149,19 @@ def own_suite(
 
 
 def open_suite(
-    suite: Suite, available: bool = False, seed: int = 0, limit: int | None = None, limit_fit: int | None = None
+    suite: Suite,
+    available: bool = False,
+    seed: int = 0,
+    limit: int | None = None,
+    limit_fit: int | None = None,
+    max_pixels: int = MAX_PIXELS,
 ) -> SuiteImages:
     """Find every image. Missing sets raise one error, or are left out with ``available``.
 
     Without ``val`` a fifth of the ID images is set aside for it. ``limit``: the largest number of images of each tested
     set and OOD validation set. ``limit_fit``: that of the validation and the training images, which methods learn from
-    and are tuned on; fewer of them make other detectors, so ``limit`` leaves them alone.
+    and are tuned on; fewer of them make other detectors, so ``limit`` leaves them alone. ``max_pixels``: as for
+    `find_images`.
     """
     for name, most in (("limit", limit), ("limit_fit", limit_fit)):
         if most is not None and most < 1:
@@ -163,7 +170,7 @@ def open_suite(
 
     def opened(label: str, source: Source | None, own: ImageSet | None = None) -> ImageSet | None:
         try:
-            return None if source is None else open_source(source, own, seed)
+            return None if source is None else open_source(source, own, seed, max_pixels)
         except AbsentError as error:
             missing[label] = str(error)
             return None

@@ -28,6 +28,7 @@ from adascale.decision.tuning import FEWEST_IMAGES
 from adascale.detectors import Detector
 from adascale.network.ready import usable_device
 from adascale.report.terminal import compact
+from adascale.storage.locks import claimed
 
 
 def bench(given: BenchCommand) -> None:
@@ -46,15 +47,16 @@ def bench(given: BenchCommand) -> None:
         raise InputError(f"--tune self with {len(images.val)} validation images; it needs at least {FEWEST_IMAGES}.")
     cache, out = given.cache or cache_folder(), given.out
     found = networks(given, given.suite, given.classes)
-    with resumable():
-        jobs = [Job(network, images, entries, cache, given.seed, given.passes()) for network in found]
-        result = run_jobs(suite, images, jobs)
-    files = tables.write_results(result, out, look)
-    if given.report:
-        from adascale.bench.page import write_report
+    with claimed(out, folder=True):
+        with resumable():
+            jobs = [Job(network, images, entries, cache, given.seed, given.passes()) for network in found]
+            result = run_jobs(suite, images, jobs)
+        files = tables.write_results(result, out, look)
+        if given.report:
+            from adascale.bench.page import write_report
 
-        write_report(result, out / "report.html", look)
-        files.append(out / "report.html")
+            write_report(result, out / "report.html", look)
+            files.append(out / "report.html")
     if given.as_json:
         print(json.dumps(tables.as_json(result)))
     else:

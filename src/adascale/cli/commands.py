@@ -11,12 +11,22 @@ from typing import Literal
 from adascale.bench import SUITES
 from adascale.cli import checks, groups
 from adascale.cli.checks import SORTS
-from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights, argument, option
+from adascale.cli.groups import (
+    Command,
+    PassOptions,
+    PreprocessOptions,
+    ReadOptions,
+    Texts,
+    TrustOptions,
+    Weights,
+    argument,
+    option,
+)
 from adascale.core.errors import InputError
 from adascale.export.formats import format_of
 
 
-class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module="fit"):
+class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, ReadOptions, Command, module="fit"):
     """Learn from in-distribution images and write a detector file."""
 
     images: groups.Images
@@ -42,7 +52,7 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command,
     draft: bool = option(False, "Decode large JPEGs at a fraction of their size: faster.", "--draft")
 
 
-class ScoreCommand(PassOptions, Command, module="fit"):
+class ScoreCommand(TrustOptions, PassOptions, ReadOptions, Command, module="fit"):
     """Score, p-value and decision for each image."""
 
     images: groups.Images
@@ -63,8 +73,6 @@ class ScoreCommand(PassOptions, Command, module="fit"):
     fdr: float | None = option(
         None, "Mark discoveries in all images together; at most this share of them is false.", check=checks.fdr
     )
-    model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)
-    weights: Weights = None
     classes: groups.Classes = None
     method: Texts = option(None, "file.py:Class of your own method, if a detector has one.", check=checks.known_methods)
     root: groups.Root = None
@@ -84,12 +92,17 @@ class ScoreCommand(PassOptions, Command, module="fit"):
             raise InputError(f"--jsonl prints rows on stdout, and there is {other}; give one of them.")
 
     @property
+    def promise(self) -> tuple[float | None, float | None, bool]:
+        """What is promised in place of what was fitted."""
+        return self.alpha, self.confidence, self.no_confidence
+
+    @property
     def form(self) -> Literal["csv", "json", "jsonl"]:
         """How rows are printed on stdout."""
         return "json" if self.as_json else "jsonl" if self.lines else "csv"
 
 
-class ExportCommand(Command, module="export"):
+class ExportCommand(TrustOptions, ReadOptions, Command, module="export"):
     """Write network, method, calibration and threshold to one file that runs without PyTorch."""
 
     detector: Path = argument(..., "A detector file.", check=checks.detector_files)
@@ -116,8 +129,6 @@ class ExportCommand(Command, module="export"):
         None, "Share of in-distribution images that may be flagged [default: as fitted].", check=checks.alpha
     )
     confidence: groups.Confidence = None
-    model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)
-    weights: Weights = None
     root: groups.Root = None
 
     def __post_init__(self) -> None:
@@ -214,7 +225,7 @@ class RecipeOptions(groups.Options):
     )
 
 
-class TrainCommand(groups.NetworkOptions, PreprocessOptions, RecipeOptions, Command, module="train"):
+class TrainCommand(groups.NetworkOptions, PreprocessOptions, RecipeOptions, ReadOptions, Command, module="train"):
     """Train a network: cross-entropy, ISH or adversarial. The same command resumes where an interrupted one stopped.
 
     Several GPUs: torchrun --nproc-per-node 4 -m adascale train ... (needs the extra train).

@@ -14,6 +14,7 @@ from adascale.cli.console import plain_table
 from adascale.core.errors import AdascaleWarning, InputError
 from adascale.detectors import registry
 from adascale.maths.promise import percent
+from adascale.network.specs import runs_code
 
 if TYPE_CHECKING:
     from adascale.detectors.base import Detector
@@ -93,6 +94,10 @@ def inspect(given: InspectCommand) -> None:
     for section, value in record.items():
         for name, entry in value.items() if isinstance(value, dict) else [("", value)]:
             table.add_row(f"{section}.{name}".rstrip("."), _shown(name, entry))
+    if runs_code(spec := str(record.get("about", {}).get("model") or "")):
+        table.add_row(
+            "runs code", f"{spec.rpartition(':')[0]}, a Python file: score and export need --trust, or --model"
+        )
     Console().print(table)
 
 

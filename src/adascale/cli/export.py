@@ -18,7 +18,7 @@ from adascale.network.ready import ready_network
 def export(given: ExportCommand) -> None:
     """Load the detector with its network, write the file, and print the proof."""
     file = DetectorFile.read(given.detector)
-    spec, weights = named(file, given.model, given.weights)
+    spec, weights = named(file, given)
     verify, int8 = (_items(part, given) for part in (given.verify, given.int8))
     classifier, _ = ready_network(spec, weights, "cpu")
     detector = OODDetector.load(file, classifier, alpha=given.alpha, confidence=given.confidence)
@@ -36,5 +36,5 @@ def _items(places: list[str] | None, given: ExportCommand) -> list[Any] | None:
     """The images of these places."""
     if not places:
         return None
-    found = find_images(places, given.root)
+    found = find_images(places, given.root, given.max_pixels)
     return [found.item(i) for i in range(len(found))]

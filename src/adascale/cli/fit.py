@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,16 @@ from adascale.cli.console import end, resumable, say
 from adascale.cli.printed import Printed, note_limits
 from adascale.core.errors import InputError
 from adascale.decision import folders
-from adascale.decision.detector_file import read_detectors
+from adascale.decision.detector_file import DetectorFile, read_detectors
 from adascale.decision.discovered import COLUMN, Discoveries, discovered, find_discoveries, with_discovery
 from adascale.decision.ood_detector import OODDetector
 from adascale.detectors.configure import configured
 from adascale.extraction.cache import cache_key
-from adascale.images.sources import find_images
+from adascale.images.sources import ImageSet, find_images
 from adascale.network.class_names import class_names
 from adascale.network.ready import usable_device
 from adascale.network.specs import absolute
+from adascale.storage.locks import claimed
 from adascale.storage.rows import Journal, Row
 
 
@@ -42,8 +44,8 @@ def fit(given: FitCommand) -> None:
     usable_device(given.device)
     if given.preset is not None:
         say(f"preset {given.preset}: {detectors.PROVENANCE}")
-    found = find_images(given.images, given.root)
-    training = find_images(given.train, given.root) if given.train else None
+    found = find_images(given.images, given.root, given.max_pixels)
+    training = find_images(given.train, given.root, given.max_pixels) if given.train else None
     running = {"precision": given.precision, "compiled": given.compiled}
     classifier, preprocess = networks.network(
         given.model, given.weights, given, draft=given.draft, classes=given.classes, **running
@@ -51,15 +53,28 @@ def fit(given: FitCommand) -> None:
     common: dict[str, Any] = {"alpha": given.alpha, "confidence": given.confidence, "split_seed": given.split_seed}
     common["preprocess"] = preprocess
     made = [OODDetector(classifier, text, **common, **settings[name]) for name, text in methods.items()]
-    parts = output.with_name(output.name + ".parts")
-    with resumable():
-        failures, refused = folders.fit_images(
-            made, found, training, parts, tune=given.tune, passes=given.passes(), source=_source(given.images)
-        )
-    if refused and "all" not in (given.method or ()):
-        raise next(iter(refused.values()))
+    several, parts = len(made) > 1, output.with_name(output.name + ".parts")
+    with claimed(output, folder=several):
+        with resumable():
+            failures, refused = folders.fit_images(
+                made, found, training, parts, tune=given.tune, passes=given.passes(), source=_source(given.images)
+            )
+        if refused and "all" not in (given.method or ()):
+            raise next(iter(refused.values()))
+        records = [{**record, "skipped": failures} for record in _saved(made, refused, output, given)]
+        shutil.rmtree(parts, ignore_errors=True)
+    for image, reason in failures.items():
+        say(f"skipped {image}: {reason}")
+    if given.as_json:
+        print(json.dumps(records if several else records[0]))
+    end(len(failures), len(found) + len(training or ()))
+
+
+def _saved(
+    made: list[OODDetector], refused: Mapping[str, InputError], output: Path, given: FitCommand
+) -> Iterator[dict[str, Any]]:
+    """Save the detectors that could be fitted and say so; yields their records."""
     weights = None if given.weights is None else str(given.weights.resolve())
-    records = []
     for detector in made:
         name = detector.method.name
         file = output if len(made) == 1 else output / f"{name}.safetensors"
@@ -68,31 +83,30 @@ def fit(given: FitCommand) -> None:
             file.unlink(missing_ok=True)  # of an earlier run
             continue
         record = detector.save(file, model=absolute(given.model), weights=weights)
-        records.append({**record, "file": str(file), "skipped": failures})
         if not given.as_json:
             print(f"{file}: {detector.method}\nparameters: {detector.setting}\n{detector.guarantee}")
-    shutil.rmtree(parts, ignore_errors=True)
-    for image, reason in failures.items():
-        say(f"skipped {image}: {reason}")
-    if given.as_json:
-        print(json.dumps(records[0] if len(made) == 1 else records))
-    end(len(failures), len(found) + len(training or ()))
+        yield {**record, "file": str(file)}
 
 
 def score(given: ScoreCommand) -> None:
     """Write a row for each image. With an output file, finished rows are stored and an interrupted run resumes."""
-    found, output = find_images(given.images, given.root), given.output
+    found, output = find_images(given.images, given.root, given.max_pixels), given.output
     usable_device(given.device)
     files = read_detectors(given.detector)
     if given.decide and len(files) > 1:
         raise InputError(f"--decide takes one detector; {len(files)} were given.")
     contents = [file.sha256 for file in files]
     names = class_names(given.classes) if given.classes else ()
-    promise = (given.alpha, given.confidence, given.no_confidence)
-    key = cache_key(*contents, found.fingerprint(), given.decide, given.evidence, *promise, *found.names, *names)
-    journal = Journal(output, key) if output else None
+    asked = (given.decide, given.evidence, *given.promise)
+    key = cache_key(*contents, found.fingerprint(), *asked, *found.names, *names)
+    with claimed(output) if output else nullcontext():
+        _score(given, found, files, Journal(output, key) if output else None)
+
+
+def _score(given: ScoreCommand, found: ImageSet, files: list[DetectorFile], journal: Journal | None) -> None:
+    """The rows of the images that the journal does not have yet, then the output."""
     loaded = networks.detectors(files, given)
-    if promise != (None, None, False):
+    if any(given.promise):
         for name, detector in loaded.items():
             say(f"{name}: threshold {detector.threshold:.6g}. {detector.guarantee}")
     columns = folders.columns(loaded, given.decide, given.evidence)
@@ -100,7 +114,7 @@ def score(given: ScoreCommand) -> None:
         raise InputError(
             f"--evidence is for methods that combine others, such as combined; {', '.join(loaded)} do not."
         )
-    start = journal.done() if journal else 0
+    start = journal.done(given.batch_size, len(found)) if journal else 0
     tally = _Tally(columns)
     printed = Printed(columns, given.form, waits=given.fdr is not None)
     if journal and start:
@@ -119,7 +133,8 @@ def score(given: ScoreCommand) -> None:
     if given.fdr is not None:
         tally.discoveries = find_discoveries(rows(), columns, given.fdr)
     if journal:
-        journal.finish(with_discovery(columns, tally.discoveries), discovered(rows(), tally.discoveries))
+        late = with_discovery(columns, tally.discoveries), len(found), discovered(rows(), tally.discoveries)
+        journal.finish(*late)
         tally.report(journal.output, given.as_json)
     else:
         printed.finish(tally.discoveries)

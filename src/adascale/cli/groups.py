@@ -17,6 +17,7 @@ from typer import Argument, Option
 from adascale.bench import SUITES
 from adascale.cli import checks
 from adascale.cli.console import app
+from adascale.images.limits import MAX_PIXELS
 from adascale.network import FORMS
 
 if TYPE_CHECKING:
@@ -117,6 +118,12 @@ class PassOptions(Options):
         return Passes(self.batch_size, self.workers)
 
 
+class ReadOptions(Options):
+    """What is read of images from files."""
+
+    max_pixels: int = option(MAX_PIXELS, "Pictures with more pixels are not decoded; their rows say so.", min=1)
+
+
 class PreprocessOptions(Options):
     """What replaces parts of the network's own preprocessing."""
 
@@ -136,6 +143,14 @@ class NetworkOptions(Options):
     device: Device = "auto"
 
 
+class TrustOptions(Options):
+    """The network of a detector file, which names it."""
+
+    model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)
+    weights: Weights = None
+    trust: bool = option(False, "Run the Python file that the detector file names as its network.", "--trust")
+
+
 class NetworksOptions(PreprocessOptions):
     """One network or several."""
 
@@ -148,7 +163,7 @@ class NetworksOptions(PreprocessOptions):
     engine: Engine = "torch"
 
 
-class ImageOptions(Options):
+class ImageOptions(ReadOptions):
     """A suite's files or one's own ID images, and how many of them are used."""
 
     id_images: str | None = option(None, "ID test images, as for score; instead of a suite.", "--id")

@@ -39,16 +39,17 @@ def tuning_images(name: str | None, given: ImageOptions, ood_val: list[str] | No
         return replace(images, val=at_most(images.val, given.limit, given.seed))  # what is tuned on is what is tested
 
     def draw(place: str) -> ImageSet:
-        return at_most(find_images(place), given.limit, given.seed)
+        return at_most(find_images(place, None, given.max_pixels), given.limit, given.seed)
 
-    found, train = draw(given.id_images or ""), find_images(given.train) if given.train else None
+    found = draw(given.id_images or "")
+    train = find_images(given.train, None, given.max_pixels) if given.train else None
     unknown = {label: draw(place) for label, place in map(name_and_path, ood_val or [])}
     name, _ = name_and_path(given.id_images or "")
     return SuiteImages(found, found, train, {}, {}, {}, unknown, name=name)
 
 
 def _opened(suite: Suite, given: ImageOptions, available: bool) -> SuiteImages:
-    images = open_suite(suite, available, given.seed, given.limit, given.limit_fit)
+    images = open_suite(suite, available, given.seed, given.limit, given.limit_fit, given.max_pixels)
     for label, place in images.missing.items():
         say(f"left out {label}: expected at {place}")
     if suite.note:

@@ -1,7 +1,8 @@
 """The command line. Data go to stdout, messages and progress to stderr.
 
-Exit codes: 0 done; 2 a mistake in the call, told in one line; 3 done, but some images could not be read (each has its
-row and reason); 130 interrupted, the same command resumes; 1 an error of ours.
+Exit codes: 0 done, also if the reader of stdout has left (``| head``); 2 a mistake in the call, told in one line; 3
+done, but some images could not be read (each has its row and reason); 130 interrupted, the same command resumes; 1 an
+error of ours.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import typer
 from adascale.cli import commands
 from adascale.cli.console import app, say
 from adascale.cli.spellings import current
+from adascale.cli.streams import ReaderLeft, safe_streams
 from adascale.core.errors import AdascaleError
 from adascale.core.version import __version__
 
@@ -25,8 +27,8 @@ __all__ = ["app", "commands", "main"]  # importing the commands registers them
 FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
     for name in "alpha attack_steps available batch_size budget classes confidence data device draft engine epochs eps "
-    "fdr head init keep limit limit_fit loss lr method out precision preset save_every split_seed train tune "
-    "weight_decay weights width workers".split()
+    "fdr head init keep limit limit_fit loss lr max_pixels method model out precision preset save_every split_seed "
+    "train trust tune weight_decay weights width workers".split()
 }
 
 
@@ -39,10 +41,12 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 def main() -> None:
     """Run the command of this process's arguments and exit."""
+    warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # Pillow's; the row of the image says it
     warnings.showwarning = lambda message, *_, **__: say(f"note: {in_flags(str(message))}")
     try:
-        code = app(args=current(sys.argv[1:]), prog_name="adascale", standalone_mode=False)
-    except BrokenPipeError:
+        with safe_streams():
+            code = app(args=current(sys.argv[1:]), prog_name="adascale", standalone_mode=False)
+    except ReaderLeft:
         sys.exit(0)
     except (AdascaleError, OSError) as error:
         say(f"adascale: {in_flags(str(error))}")

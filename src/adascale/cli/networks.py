@@ -12,10 +12,11 @@ from adascale.bench.run import Network
 from adascale.cli import options
 from adascale.cli.commands import FitCommand, ScoreCommand
 from adascale.cli.console import say
-from adascale.cli.groups import NetworksOptions
+from adascale.cli.groups import NetworksOptions, TrustOptions
 from adascale.core.errors import DetectorFileError, InputError
 from adascale.decision.detector_file import DetectorFile
 from adascale.decision.ood_detector import OODDetector
+from adascale.decision.saved import trusted_spec
 from adascale.images.preprocess import Preprocess
 from adascale.network import FORMS
 from adascale.network.class_names import check_count, class_names
@@ -108,20 +109,17 @@ def check_output(output: Path, names: set[str]) -> None:
         )
 
 
-def named(file: DetectorFile, model: str | None, weights: Path | None) -> tuple[str, Path | str | None]:
+def named(file: DetectorFile, given: TrustOptions) -> tuple[str, Path | str | None]:
     """The text and the weights of a detector's network: as given, or as its file says."""
-    about = file.record["about"]
-    spec = model or about.get("model")
-    if spec is None:
-        raise DetectorFileError(f"{file.path} does not say which network it belongs to; pass --model.")
-    if model is None:
+    spec = given.model or trusted_spec(file, given.trust)
+    if given.model is None:
         say(f"network {spec} (named in {file.path.name})")
-    return spec, weights or about.get("weights")
+    return spec, given.weights or file.record["about"].get("weights")
 
 
 def detectors(files: list[DetectorFile], given: ScoreCommand) -> dict[str, OODDetector]:
     """The detectors by the names of their columns: the method's, or the file's where a method comes twice."""
-    spec, weights = named(files[0], given.model, given.weights)
+    spec, weights = named(files[0], given)
     classifier, _ = ready_network(spec, weights, given.device, compiled=given.compiled, engine=given.engine)
     loaded = OODDetector.load_all(files, classifier, alpha=given.alpha, confidence=given.confidence)
     for detector in loaded if given.no_confidence else []:

@@ -29,6 +29,7 @@ from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import Study
 from adascale.paper.studies.write import remarks, remove, save_result, write_page
 from adascale.report.terminal import by_group
+from adascale.storage.locks import claimed
 
 
 def study(given: StudyCommand) -> None:
@@ -53,7 +54,7 @@ def study(given: StudyCommand) -> None:
     command, cache = shlex.join(["adascale", *sys.argv[1:]]), given.cache or cache_folder()
     experiment = Experiment(suited, images, subjects, cache, given.seed, given.passes(), fixed, command)
     _say_uncompared(experiment)
-    with resumable():
+    with claimed(given.out, folder=True), resumable():
         chosen = studies.ALL if everything else named
         results = [result for one in chosen if (result := _run(one, experiment, given, everything))]
     if given.as_json:

@@ -67,7 +67,7 @@ def train(given: TrainCommand) -> None:
 
 def _images(given: TrainCommand) -> tuple[ImageSet, ImageSet | None, int]:
     """Training images, validation images numbered in the same way, and the number of classes."""
-    found, names = find_labelled(given.data, given.root)
+    found, names = find_labelled(given.data, given.root, max_pixels=given.max_pixels)
     count = given.classes or (len(names) if names else max(1, 1 + max(found.labels or [0])))
     val = given.val
     if val is None:
@@ -80,7 +80,7 @@ def _images(given: TrainCommand) -> tuple[ImageSet, ImageSet | None, int]:
         raise InputError(
             f"--val {val} is a folder of classes, --data a list that numbers its own; give --val as a list or .npz too."
         )
-    return found, find_labelled(val, given.root, names)[0], count
+    return found, find_labelled(val, given.root, names, given.max_pixels)[0], count
 
 
 def _recipe(given: TrainCommand, scalable: bool) -> tuple[Recipe, float]:

@@ -16,6 +16,7 @@ from adascale.core.engines import TORCH
 from adascale.core.errors import DetectorFileError, HeadNotFoundError, InputError
 from adascale.core.types import Head
 from adascale.core.version import __version__
+from adascale.decision.records import check_content
 from adascale.detectors import Detector, registry
 from adascale.detectors.configure import configured
 from adascale.maths.conformal import Calibration
@@ -47,11 +48,15 @@ class DetectorFile:
         if not path.is_file():
             raise DetectorFileError(f"There is no detector file {path}; make one with OODDetector.save.")
         try:
-            return cls(path, *load_tensors(path, KIND))
+            found = load_tensors(path, KIND)
+            check_content(found.record, found.tensors)
+            return cls(path, *found)
         except ForeignFileError as error:
             raise DetectorFileError(f"{path} is a safetensors file, but not a detector saved by adascale.") from error
         except TensorFileError as error:
             raise DetectorFileError(f"{error} Fit the detector and save it again.") from error
+        except InputError as error:
+            raise unusable(path, str(error).rstrip(".")) from error
 
     def method(self, cls: type[Detector] | None = None) -> Detector:
         """The saved method, not yet fitted. ``cls``: its class, if it cannot be found by what the file says."""
@@ -61,7 +66,7 @@ class DetectorFile:
             for other in found.others(self.record["parameters"]):
                 registry.check_loaded(other)
             return configured(found, self.record["parameters"])
-        except (InputError, TypeError) as error:
+        except (InputError, TypeError, ValueError, KeyError, AttributeError) as error:
             raise DetectorFileError(
                 f"{self.path} holds the method {name}, which cannot be used here: {error} "
                 "Pass load(..., method=) for a class of your own, or fit again."
@@ -81,6 +86,11 @@ class DetectorFile:
     def state(self) -> dict[str, Tensor]:
         """What the method has learned."""
         return {name.removeprefix("method."): t for name, t in self.tensors.items() if name.startswith("method.")}
+
+
+def unusable(path: Path, reason: object) -> DetectorFileError:
+    """The error for a file whose content cannot be that of a detector."""
+    return DetectorFileError(f"{path} cannot be used as a detector: {reason}. Fit the detector and save it again.")
 
 
 def _promise(calibration: Calibration) -> dict[str, Any]:
@@ -217,6 +227,8 @@ class NetworkIdentity:
                 features, _ = classifier.locate(images).forward(images)
             except HeadNotFoundError:
                 return f"; in this {given} it is not the head"
+            except (RuntimeError, ValueError, TypeError, IndexError) as error:
+                return f"; this {given} cannot take the probe in the file ({' '.join(str(error).split())[:200]})"
             engines = {network.get("engine", TORCH), classifier.engine}
             slack = _SLACK if engines == {TORCH} else _SLACK_OF_ENGINES
             if not alike(features, file.tensors["probe.features"], slack):

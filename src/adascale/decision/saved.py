@@ -10,7 +10,8 @@ from torch import nn
 
 from adascale.core.engines import TORCH
 from adascale.core.errors import DetectorFileError, InputError
-from adascale.decision.detector_file import DetectorFile, NetworkIdentity
+from adascale.decision.detector_file import DetectorFile, NetworkIdentity, unusable
+from adascale.decision.records import check_learned
 from adascale.detectors import Detector
 from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
@@ -60,20 +61,23 @@ def named_network(
     file: DetectorFile, weights: str | Path | None, device: str, trust: bool, engine: str = TORCH
 ) -> Classifier:
     """The network that a detector file names, with its weights. A Python file is run only if the user trusts it."""
-    about = file.record["about"]
-    spec, known = about.get("model"), about.get("weights")
-    if spec is None:
-        raise DetectorFileError(
-            f"{file.path} does not say which network it belongs to; pass it: OODDetector.load(file, model)."
-        )
-    if runs_code(spec) and not trust:
-        raise DetectorFileError(
-            f"{file.path} names the network {spec}, and loading it runs that Python file; pass trust=True if you "
-            "trust it, or the network itself: OODDetector.load(file, model)."
-        )
+    spec, known = trusted_spec(file, trust), file.record["about"].get("weights")
     if weights is None and known is not None and not Path(known).is_file():
         raise DetectorFileError(f"{file.path} names the weights {known}, which are not there; pass weights=.")
     return ready_network(spec, weights or known, device, engine=engine)[0]
+
+
+def trusted_spec(file: DetectorFile, trust: bool) -> str:
+    """The text of the network that a detector file names. If it is a Python file, the user has to trust it."""
+    spec: str | None = file.record["about"].get("model")
+    if spec is None:
+        raise DetectorFileError(f"{file.path} does not say which network it belongs to; pass model=.")
+    if runs_code(spec) and not trust:
+        raise DetectorFileError(
+            f"{file.path} names the network {spec}, and loading it runs that Python file; pass trust=True if you "
+            "trust it, or the network itself as model=."
+        )
+    return spec
 
 
 def _restored(
@@ -95,7 +99,11 @@ def _restored(
     detector.network, detector.input_shape = network, tuple(given["shape"]) if given["shape"] else None
     detector.setting = record.get("setting", "as given")
     detector.about = dict(record["about"])
-    detector.method.restore(file.state, network.adopt_head(file))
+    head = network.adopt_head(file)
+    try:
+        check_learned(detector.method.restore(file.state, head), head)
+    except (InputError, KeyError, TypeError, IndexError, RuntimeError, AttributeError) as error:
+        raise unusable(file.path, " ".join(str(error).split()).rstrip(".")) from error
     detector.calibration = Calibration(file.tensors["calibration.scores"], rate, sure)
     detector.fitted = record.get("fitted", {})
     return detector

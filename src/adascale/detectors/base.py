@@ -201,6 +201,8 @@ class Detector(ABC):
 
     def restore(self, state: Mapping[str, Tensor], head: Head) -> Self:
         """Become fitted from a saved ``state``."""
+        if wrong := [name for name in state if not name.endswith("_") or name.startswith("_")]:
+            raise InputError(f"{self.name} has learned no {wrong[0]!r}; names of what is learned end in _.")
         self._forget()
         vars(self).update({**state, "head_": head})
         return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -101,7 +102,7 @@ def _labelled(found: ImageSet | None, labels: Any) -> ImageSet | None:
     classes = torch.as_tensor(labels).reshape(-1).tolist()
     if len(classes) != len(found) or not all(isinstance(label, int) for label in classes):
         raise InputError(f"{len(found)} images came with {len(classes)} labels; give one whole number for each.")
-    return ImageSet(found.names, found.paths, found.array, classes, keys=found.keys, items=found.items)
+    return replace(found, labels=classes)
 
 
 def _item_list(source: Any) -> ImageSet | None:

@@ -72,9 +72,9 @@ def _gathered(images: ImageSet, indices: range, futures: list[Future[Tensor | st
 
 def _read(images: ImageSet, index: int, preprocess: Preprocess, depths: _Depths) -> Tensor | str:
     try:
-        opened = images.open(index, preprocess.least if images.change is None else None)
-        depths.see(opened, images.names[index])
-        return preprocess.normalised(opened)
+        with images.opened(index, preprocess.least if images.change is None else None) as image:
+            depths.see(image, images.names[index])
+            return preprocess.normalised(image)
     except READ_ERRORS as error:
         return why_unreadable(error)
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +14,16 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from adascale.core.errors import InputError
+from adascale.images.limits import DECODED, MAX_PIXELS, check_pixels
 
 # What counts as one image besides a path. An array is uint8 (H, W), (H, W, 1), (H, W, 3) or (H, W, 4).
 Item = Path | bytes | Image.Image | np.ndarray[Any, Any]
 # What the decoders raise for a file that is missing, damaged or no image.
-READ_ERRORS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError, MemoryError)
+_BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
+READ_ERRORS = (OSError, SyntaxError, ValueError, MemoryError, *_BOMBS)
 _DRAFTED = "adascale: size and box before draft"
 _DEEP = "adascale: 16 bits a channel"
+_BAND = 2**20  # pixels
 _MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")
 _HINT = (
     "All values of {name} are below {limit} of 65535, so it is seen as almost black. If it holds {bits}-bit data in a "
@@ -25,24 +31,44 @@ _HINT = (
 )
 
 
-def open_image(item: Item | str, least: int | None = None) -> Image.Image:
-    """The decoded image, the first frame if there are several.
+@contextmanager
+def opened(item: Item | str, least: int | None = None, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
+    """The decoded image, the first frame if there are several. While the context lasts, it counts as memory in use.
 
-    least: the decoder may save time by a smaller image, with sides of at least this length.
+    least: the decoder may save time by a smaller image, with sides of at least this length. max_pixels: pictures with
+    more pixels are refused when their header is read, before they are decoded.
     """
-    if isinstance(item, Image.Image):
-        return item
-    if isinstance(item, np.ndarray):
-        return _from_array(item)
+    if isinstance(item, Image.Image | np.ndarray):  # it is in memory already
+        yield _from_array(item) if isinstance(item, np.ndarray) else item
+        return
+    if not isinstance(item, bytes | bytearray | memoryview):
+        _check_regular(item)
+    _let_pillow_open(max_pixels)
     image: Image.Image
     with Image.open(io.BytesIO(item) if isinstance(item, bytes | bytearray | memoryview) else item) as image:
-        deep = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
-        if least is not None:
-            draft(image, least)
-        image.load()
-    if deep:
-        image.info[_DEEP] = True
-    return image
+        if image.format == "EPS":
+            raise ValueError("an EPS file is a program; convert it to a picture")
+        with DECODED.share(check_pixels(*image.size, max_pixels)):
+            deep = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
+            if least is not None:
+                draft(image, least)
+            image.load()
+            if deep:
+                image.info[_DEEP] = True
+            yield image
+
+
+def _check_regular(path: Any) -> None:
+    """Refuse what is neither a file nor a folder: reading a pipe would wait for someone to write to it."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise ValueError("it is no regular file but a pipe, socket or device")
+
+
+def _let_pillow_open(max_pixels: int) -> None:
+    """A limit above Pillow's own, which refuses twice its value, takes its place in this process."""
+    if max_pixels > MAX_PIXELS and Image.MAX_IMAGE_PIXELS is not None:
+        Image.MAX_IMAGE_PIXELS = max(Image.MAX_IMAGE_PIXELS, max_pixels)
 
 
 def name_of(item: Item | str, otherwise: str = "the image") -> str:
@@ -60,6 +86,8 @@ def why_unreadable(error: BaseException) -> str:
         return "it is a folder; give one image, or give the folder to a detector"
     if isinstance(error, UnidentifiedImageError):
         return "not an image, or a format that Pillow cannot read"
+    if isinstance(error, _BOMBS):
+        return f"more pixels than max_pixels={Image.MAX_IMAGE_PIXELS}"
     return " ".join(str(error).split()) or type(error).__name__
 
 
@@ -95,9 +123,17 @@ def eight_bit(image: Image.Image) -> Image.Image:
         return image.convert("RGBA")
     if not image.mode.startswith("I"):
         return image
-    values = np.asarray(image).astype(np.float64)
-    scale = 1 if values.max(initial=0) <= 255 and image.mode == "I" else 257
-    return Image.fromarray((values / scale).round().clip(0, 255).astype(np.uint8))
+    small = image.mode == "I" and max(int(band.max(initial=0)) for band in _bands(image)) <= 255
+    scale = 1 if small else 257
+    bands = [(band / scale).round().clip(0, 255).astype(np.uint8) for band in _bands(image)]
+    return Image.fromarray(np.concatenate(bands))
+
+
+def _bands(image: Image.Image) -> Iterator[np.ndarray[Any, Any]]:
+    """The values of an image in bands of rows, so that no other copy of all of them is in memory."""
+    rows = max(1, _BAND // max(1, image.width))
+    for top in range(0, image.height, rows):
+        yield np.asarray(image.crop((0, top, image.width, min(top + rows, image.height))))
 
 
 def draft(image: Image.Image, least: int) -> None:
@@ -124,9 +160,10 @@ def is_deep(image: Image.Image) -> bool:
 
 def shallow_hint(image: Image.Image, name: str) -> str:
     """A hint if this 16-bit image seems to hold 12-bit data (or fewer bits), which looks almost black; else empty."""
-    values = np.asarray(image)
-    most = int(values.max(initial=0)) if image.mode.startswith("I") else 257 * int(values.max(initial=0))
-    if not is_deep(image) or not 0 < most < 4096:
+    if not is_deep(image):
+        return ""
+    most = max(int(band.max(initial=0)) for band in _bands(image)) * (1 if image.mode.startswith("I") else 257)
+    if not 0 < most < 4096:
         return ""
     bits = 8 if most < 256 else 10 if most < 1024 else 12
     return _HINT.format(name=name, limit=2**bits, bits=bits, factor=2 ** (16 - bits))

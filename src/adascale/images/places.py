@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".pbm", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"))
 LIST_SUFFIXES = frozenset((".txt", ".lst", ".list"))
 ARRAY_SUFFIX = ".npz"
+_LABEL = re.compile(r"-?[0-9]{1,18}")  # as many digits as a 64-bit number has in any case
 ADVICE = "give a folder, an image, a glob, an image list or an .npz"
 
 
@@ -38,3 +40,19 @@ def as_texts(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     """One path or several, as a list of texts with globs expanded."""
     several = [source] if isinstance(source, str | os.PathLike) else source
     return [path for text in several for path in expanded(text)]
+
+
+def listed(text: str) -> tuple[list[str], list[int] | None]:
+    """Names and labels from the text of an image list; None unless every line has a label.
+
+    Lines end with a line feed, perhaps after a carriage return; no other character ends one, so names may hold it. A
+    byte order mark at the start is no part of a name. The last word of a line is a label if it is a whole number.
+    """
+    names, labels = [], []
+    for line in filter(None, (line.strip(" \t\r") for line in text.removeprefix("\ufeff").split("\n"))):
+        name, _, last = line.rpartition(" ")
+        labelled = name and _LABEL.fullmatch(last)
+        names.append(name if labelled else line)
+        if labelled:
+            labels.append(int(last))
+    return names, labels if len(labels) == len(names) else None

@@ -14,20 +14,20 @@ from PIL import Image
 from torch import Tensor
 
 from adascale.core.errors import AdascaleWarning, InputError
+from adascale.images.limits import MAX_PIXELS
 from adascale.images.pixels import (
     READ_ERRORS,
     Item,
     eight_bit,
-    is_deep,
     name_of,
-    open_image,
+    opened,
     shallow_hint,
     undrafted,
     why_unreadable,
 )
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
-_MOST_PIXELS = 50_000_000
+_MOST_RESIZED = 2**24  # pixels: every decoding thread may hold as many
 
 
 @dataclass(frozen=True)
@@ -60,23 +60,24 @@ class Preprocess:
             known = ", ".join(get_args(Interpolation))
             raise InputError(f"interpolation={self.interpolation!r}; choose one of {known}.")
 
-    def __call__(self, image: Item | str) -> Tensor:
+    def __call__(self, image: Item | str, max_pixels: int = MAX_PIXELS) -> Tensor:
         """The normalised tensor (C, H, W) of one image: a path, bytes, a Pillow image or a uint8 array (H, W, C).
 
-        An image that cannot be read is an `InputError` that names it.
+        An image that cannot be read, or a file or bytes with more than ``max_pixels`` pixels, is an `InputError` that
+        names it.
         """
         if not isinstance(image, str | os.PathLike | bytes | bytearray | memoryview | Image.Image | np.ndarray):
             given = type(image).__name__
             raise InputError(f"An image came as {given}; give a path, bytes, a Pillow image or a uint8 array.")
         name = name_of(image)
         try:
-            opened = open_image(image, self.least)
-            tensor = self.normalised(opened)
+            with opened(image, self.least, max_pixels) as found:
+                tensor, hint = self.normalised(found), shallow_hint(found, name)
         except InputError:
             raise
         except READ_ERRORS as error:
             raise unreadable(name, why_unreadable(error)) from error
-        if is_deep(opened) and (hint := shallow_hint(opened, name)):
+        if hint:
             warnings.warn(hint, AdascaleWarning, stacklevel=2)
         return tensor
 
@@ -90,7 +91,8 @@ class Preprocess:
 
     def coloured(self, image: Image.Image) -> Image.Image:
         """The image in the channels of the network, RGB or greyscale."""
-        return eight_bit(image).convert("RGB" if len(self.mean) == 3 else "L")
+        image, mode = eight_bit(image), "RGB" if len(self.mean) == 3 else "L"
+        return image if image.mode == mode else image.convert(mode)  # convert would copy it
 
     @property
     def least(self) -> int | None:
@@ -121,7 +123,7 @@ class Preprocess:
             target = (self.size, new_long) if width <= height else (new_long, self.size)
         else:
             target = (self.size[1], self.size[0])
-        if target[0] * target[1] > _MOST_PIXELS:
+        if target[0] * target[1] > _MOST_RESIZED:
             raise ValueError(f"{width} x {height} would be resized to {target[0]} x {target[1]}: too long and thin")
         if target == image.size and box is None:
             return image

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +16,10 @@ import numpy as np
 from PIL import Image
 
 from adascale.core.errors import InputError
-from adascale.images.pixels import Item, is_image_data, open_image
-from adascale.images.places import ADVICE, ARRAY_SUFFIX, LIST_SUFFIXES, SUFFIXES, as_texts, name_under
+from adascale.images.limits import MAX_PIXELS, check_max_pixels
+from adascale.images.npz import read_npz
+from adascale.images.pixels import Item, is_image_data, opened
+from adascale.images.places import ADVICE, ARRAY_SUFFIX, LIST_SUFFIXES, SUFFIXES, as_texts, listed, name_under
 
 
 class Change(Protocol):
@@ -31,7 +34,7 @@ class ImageSet:
 
     names: as the user gave the paths. keys: the same within their source, by default the names; they stay the same
     however the path of the source is spelled, so noise is drawn by them and activations are kept under them. labels:
-    class labels, where they are known.
+    class labels, where they are known. max_pixels: files with more pixels cannot be read.
     """
 
     names: Sequence[str]
@@ -41,6 +44,7 @@ class ImageSet:
     change: Change | None = None
     keys: Sequence[str] = ()
     items: Sequence[Item] = ()
+    max_pixels: int = MAX_PIXELS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "keys", self.keys or self.names)
@@ -50,8 +54,14 @@ class ImageSet:
 
     def open(self, index: int, least: int | None = None) -> Image.Image:
         """One image. least: the decoder may save time by a smaller image, with sides of at least this length."""
-        image = open_image(self.item(index), least)
-        return image if self.change is None else self.change(image, self.keys[index])
+        with self.opened(index, least) as image:
+            return image
+
+    @contextmanager
+    def opened(self, index: int, least: int | None = None) -> Iterator[Image.Image]:
+        """The same as a context; while it lasts, other threads decode only what the memory has room for."""
+        with opened(self.item(index), least, self.max_pixels) as image:
+            yield image if self.change is None else self.change(image, self.keys[index])
 
     def item(self, index: int) -> Item:
         """What holds one image: a path, bytes, a Pillow image or an array."""
@@ -83,6 +93,8 @@ class ImageSet:
     def _fingerprint(self) -> str:
         digest = hashlib.sha256("\n".join(self.keys).encode("utf8", "surrogateescape"))
         digest.update(repr((self.labels, self.change)).encode())
+        if self.max_pixels != MAX_PIXELS:
+            digest.update(f"{self.max_pixels}".encode())  # it decides which images can be read
         if self.array is not None:
             digest.update(np.ascontiguousarray(self.array).data)
         for item in self.paths or self.items:
@@ -100,7 +112,7 @@ def _identity(item: Item) -> bytes:
     if isinstance(item, Path):
         try:
             status = item.stat()
-        except OSError:
+        except (OSError, ValueError):  # such as a name with a zero byte
             return b"missing"
         identity = f"{item.resolve()} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
         return identity.encode("utf8", "surrogateescape")
@@ -111,49 +123,54 @@ def _identity(item: Item) -> bytes:
 
 
 def find_images(
-    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], root: str | Path | None = None
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    root: str | Path | None = None,
+    max_pixels: int = MAX_PIXELS,
 ) -> ImageSet:
     """The images of a folder (recursive), a file, a glob, an image list, an .npz, or of several of them.
 
     ``-`` is an image, or a list, on standard input. List lines are ``path`` or ``path label`` (OpenOOD's format);
     relative paths start at ``root``, by default the list's folder. An .npz holds ``images`` (uint8: N, H, W or N, H,
     W, 3) and, if known, ``labels``. Images have the names that the user would give them: ``new/a.png`` in the folder
-    ``new``.
+    ``new``. max_pixels: larger pictures cannot be read, and an .npz may unpack to at most ten bytes for each of these
+    pixels.
     """
-    places = as_texts(source)
+    places, max_pixels = as_texts(source), check_max_pixels(max_pixels)
     if not places:
         raise InputError(f"No path was given; {ADVICE}.")
     if len(places) == 1:
-        return _found(places[0], root)
-    return _joined({place: _found(place, root) for place in dict.fromkeys(places)}, places)
+        return _found(places[0], root, max_pixels)
+    return _joined({place: _found(place, root, max_pixels) for place in dict.fromkeys(places)}, places)
 
 
-def _found(given: str, root: str | Path | None) -> ImageSet:
+def _found(given: str, root: str | Path | None, max_pixels: int) -> ImageSet:
     if given == "-":
-        return _from_stdin(root)
+        return _from_stdin(root, max_pixels)
     path = Path(given)
     if path.is_dir():
         found = _image_files(path)
         if not found:
             raise InputError(f"The folder {path} holds no image ({', '.join(sorted(SUFFIXES))}); give another folder.")
         names = [name_under(given, file, path) for file in found]
-        return ImageSet(names, found, keys=[str(file.relative_to(path)) for file in found])
+        keys = [str(file.relative_to(path)) for file in found]
+        return ImageSet(names, found, keys=keys, max_pixels=max_pixels)
     if not path.exists():
         raise InputError(f"There is no file or folder {path}; {ADVICE}.")
     if path.suffix.lower() == ARRAY_SUFFIX:
-        return _from_npz(path, given)
+        return _from_npz(path, given, max_pixels)
     if path.suffix.lower() in LIST_SUFFIXES:
-        return _from_list(path.read_text("utf8", "surrogateescape"), Path(root) if root else path.parent, str(path))
-    return ImageSet([given], [path], keys=[path.name])
+        text = path.read_bytes().decode("utf8", "surrogateescape")  # which leaves the ends of lines alone
+        return _from_list(text, Path(root) if root else path.parent, str(path), max_pixels)
+    return ImageSet([given], [path], keys=[path.name], max_pixels=max_pixels)
 
 
-def _from_stdin(root: str | Path | None) -> ImageSet:
+def _from_stdin(root: str | Path | None, max_pixels: int) -> ImageSet:
     """An image, told by its first bytes, or a list of images."""
     binary = getattr(sys.stdin, "buffer", None)
     data = sys.stdin.read().encode("utf8", "surrogateescape") if binary is None else binary.read()
     if is_image_data(data):
-        return ImageSet(["-"], items=[data])
-    return _from_list(data.decode("utf8", "surrogateescape"), Path(root or "."), "standard input")
+        return ImageSet(["-"], items=[data], max_pixels=max_pixels)
+    return _from_list(data.decode("utf8", "surrogateescape"), Path(root or "."), "standard input", max_pixels)
 
 
 def _joined(parts: Mapping[str, ImageSet], places: Sequence[str]) -> ImageSet:
@@ -173,28 +190,30 @@ def _joined(parts: Mapping[str, ImageSet], places: Sequence[str]) -> ImageSet:
         [part.names[i] for part, i, _ in kept],
         labels=labels if len(labels) == len(kept) else None,
         keys=[key for *_, key in kept],
+        max_pixels=kept[0][0].max_pixels,
         **files,
     )
 
 
 def find_labelled(
-    source: str | Path, root: str | Path | None = None, classes: Sequence[str] | None = None
+    source: str | Path,
+    root: str | Path | None = None,
+    classes: Sequence[str] | None = None,
+    max_pixels: int = MAX_PIXELS,
 ) -> tuple[ImageSet, list[str] | None]:
     """Images with a class label each, and the names of the classes where they have any.
 
     The subfolders of a folder are its classes, numbered in the order of their names (or as in ``classes``); a list or
-    an .npz brings its labels.
+    an .npz brings its labels. max_pixels: as for `find_images`.
     """
     if Path(source).is_dir():
-        return _from_class_folders(Path(source), classes)
-    found = find_images(source, root)
+        found, names = _from_class_folders(Path(source), classes)
+        return replace(found, max_pixels=check_max_pixels(max_pixels)), names
+    found = find_images(source, root, max_pixels)
     if found.labels is None:
         raise InputError(
-            f"{source} has no class for each image; give 'path label' lines, an .npz with labels, a folder of classes."
-        )
-    if not all(isinstance(label, int) for label in found.labels):
-        raise InputError(
-            f"{source} has {len(found)} images and labels of another shape; it needs one whole number for each."
+            f"{source} has no class for each image; give 'path label' lines, an .npz with a whole number for each "
+            "under 'labels', or a folder of classes."
         )
     return found, None
 
@@ -213,36 +232,18 @@ def _from_class_folders(path: Path, classes: Sequence[str] | None) -> tuple[Imag
 
 
 def _image_files(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and p.is_file())
+    """What is named like an image: also broken links, pipes and so on, whose rows say why they cannot be read."""
+    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in SUFFIXES and not p.is_dir())
 
 
-def _from_list(text: str, root: Path, origin: str) -> ImageSet:
-    names, labels = [], []
-    for line in filter(None, map(str.strip, text.splitlines())):
-        name, _, last = line.rpartition(" ")
-        labelled = name and last.lstrip("-").isdigit()
-        names.append(name if labelled else line)
-        if labelled:
-            labels.append(int(last))
+def _from_list(text: str, root: Path, origin: str, max_pixels: int) -> ImageSet:
+    names, labels = listed(text)
     if not names:
         raise InputError(f"The image list {origin} is empty; it needs a path on each line, which a label may follow.")
-    return ImageSet(names, [root / name for name in names], labels=labels if len(labels) == len(names) else None)
+    return ImageSet(names, [root / name for name in names], labels=labels, max_pixels=max_pixels)
 
 
-def _from_npz(path: Path, given: str) -> ImageSet:
-    try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in ("images", "labels") if key in file.files}
-    except Exception as error:  # damaged archives raise exceptions of many kinds
-        raise InputError(f"{path} cannot be read as .npz ({error}); write it with numpy.savez.") from error
-    images = arrays.get("images")
-    if images is None or images.dtype != np.uint8 or not (images.ndim == 3 or images.shape[3:] == (3,)):
-        given = "no array 'images'" if images is None else f"images of {images.dtype} {images.shape}"
-        raise InputError(f"{path} has {given}; it needs uint8 (N, H, W) or (N, H, W, 3) under 'images'.")
-    if not len(images):
-        raise InputError(f"{path} holds no image; its array 'images' is empty.")
-    labels = arrays.get("labels")
-    if labels is not None and labels.shape[:1] != images.shape[:1]:
-        raise InputError(f"{path} has {len(images)} images and {labels.size} labels; give one for each.")
+def _from_npz(path: Path, given: str, max_pixels: int) -> ImageSet:
+    images, labels = read_npz(path, max_pixels)
     names, keys = ([f"{name}[{i}]" for i in range(len(images))] for name in (given, path.name))
-    return ImageSet(names, array=images, labels=None if labels is None else labels.tolist(), keys=keys)
+    return ImageSet(names, array=images, labels=labels, keys=keys, max_pixels=max_pixels)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from adascale.core.errors import InputError
 from adascale.storage.atomic import write_text
+from adascale.storage.locks import locked
 
 NAME = "networks.json"
 _FORMAT = {"format": "adascale-networks", "format_version": 1}
@@ -31,13 +32,14 @@ def write_network_list(folder: Path, networks: Sequence[Registered]) -> Path:
     """
     path = folder / NAME
     names = {network.name for network in networks}
-    known = registered(path) if path.is_file() else []
-    others = [network for network in known if network.name not in names and network.weights.is_file()]
-    entries = [
-        {"name": n.name, "model": n.model, "weights": os.path.relpath(n.weights, folder), **n.about}
-        for n in sorted((*others, *networks), key=lambda network: (len(network.name), network.name))
-    ]
-    return write_text(path, json.dumps({**_FORMAT, "networks": entries}, indent=1) + "\n")
+    with locked(folder / f".{NAME}.lock"):  # runs with other seeds may write their networks at the same time
+        known = registered(path) if path.is_file() else []
+        others = [network for network in known if network.name not in names and network.weights.is_file()]
+        entries = [
+            {"name": n.name, "model": n.model, "weights": os.path.relpath(n.weights, folder), **n.about}
+            for n in sorted((*others, *networks), key=lambda network: (len(network.name), network.name))
+        ]
+        return write_text(path, json.dumps({**_FORMAT, "networks": entries}, indent=1) + "\n")
 
 
 def is_network_list(spec: str) -> bool:
@@ -54,6 +56,8 @@ def registered(path: str | Path) -> list[Registered]:
         content = json.loads(path.read_text("utf8"))
         if any(content.get(key) != value for key, value in _FORMAT.items()):
             raise ValueError("another format")
+        if not content["networks"]:
+            raise ValueError("it lists none")
         return [
             Registered(
                 entry["name"],
@@ -63,5 +67,5 @@ def registered(path: str | Path) -> list[Registered]:
             )
             for entry in content["networks"]
         ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(f"{path} is no list of networks written by adascale train ({error}).") from error

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from adascale.core.errors import InputError
+
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; what was written there becomes ``path`` in one step.
 
-    A reader sees the old file or the new one, never a part of it. If the block raises, the temporary file is removed.
+    A reader sees the old file or the new one, never a part of it. If the block raises, the temporary file is removed;
+    what the system refuses, such as writing to a full disk, is an `InputError`.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -25,9 +28,16 @@ def replacing(path: str | Path) -> Iterator[Path]:
         os.umask(mask := os.umask(0))  # the only way to read it
         temporary.chmod(0o666 & ~mask)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):  # such as a full disk
+            raise unwritable(path, error) from error
         raise
+
+
+def unwritable(path: Path, error: OSError) -> InputError:
+    """The error for a file that the system does not let us write."""
+    return InputError(f"{path} cannot be written: {error.strerror or error}.")
 
 
 def write_text(path: Path, text: str) -> Path:

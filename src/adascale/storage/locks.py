@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
+
+from adascale.core.errors import InputError
 
 _BYTE = 2**30  # where Windows locks: behind any content, which can then still be read
 
@@ -45,3 +47,52 @@ def _lock(file: IO[bytes], wait: bool) -> None:
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def claimed(output: Path, folder: bool = False) -> Iterator[None]:
+    """Only one process, or thread, at a time writes this output; a second one is refused and told who does.
+
+    The lock is a file beside the output, or in it if it is a ``folder``. It is removed at the end; one that a killed
+    process left counts for nothing. Where a disk has no locks, nothing is refused.
+    """
+    place = output / ".lock" if folder else output.with_name(f".{output.name}.lock")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    file = _claim(output, place)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            place.unlink()
+        file.close()
+
+
+def _claim(output: Path, place: Path) -> IO[bytes]:
+    """The locked file, with the number of this process in it."""
+    while True:
+        file = open(place, "a+b")  # noqa: SIM115 (held by the caller)
+        try:
+            free = try_lock(file)
+        except OSError:  # a disk without locks
+            return file
+        if not free:
+            file.seek(0)
+            owner = file.read(20).decode() or "unknown"
+            file.close()
+            raise InputError(
+                f"{output} is being written by another run (process {owner}); wait until it ends, or choose another "
+                "output."
+            )
+        if _is_at(file, place):
+            file.truncate(0)
+            file.write(str(os.getpid()).encode())
+            file.flush()
+            return file
+        file.close()  # the run that had it has just removed it
+
+
+def _is_at(file: IO[bytes], place: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), place.stat())
+    except FileNotFoundError:
+        return False

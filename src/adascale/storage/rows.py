@@ -12,12 +12,13 @@ from typing import IO, Any
 
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
-from adascale.storage.atomic import replacing
+from adascale.storage.atomic import replacing, unwritable
 
 Row = Mapping[str, Any]
 SUFFIXES = (".csv", ".json", ".jsonl", ".parquet")
 JSON_END = "\n]\n"
 _CHUNK = 10_000
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 _PARQUET_TYPES = {
     **{"image": "string", "error": "string", "class": "string", "prediction": "int64"},
     **{"is_ood": "bool_", "discovery": "bool_", "early": "bool_"},
@@ -36,10 +37,26 @@ def write_rows(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> None:
 
 
 def write_csv(file: IO[str], rows: Iterable[Row], columns: Sequence[str], header: bool = True) -> None:
+    """Comma-separated values. What a spreadsheet would take for a formula is marked: see `_cell`."""
     writer = csv.DictWriter(file, columns, lineterminator="\n")
     if header:
         writer.writeheader()
-    writer.writerows({k: str(v).lower() if isinstance(v, bool) else v for k, v in row.items()} for row in rows)
+    for row in rows:
+        cells = {name: _cell(name, value) for name, value in row.items()}
+        if any(isinstance(value, str) and "\r" in value for value in cells.values()):
+            # Some versions of Python do not quote a carriage return, which ends the line for most readers.
+            csv.DictWriter(file, columns, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerow(cells)
+        else:
+            writer.writerow(cells)
+
+
+def _cell(column: str, value: Any) -> Any:
+    """A text that begins like a formula gets ``./`` before it if it is the path of an image, else an apostrophe."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str) and value.startswith(_FORMULA) and value != "-":  # that is standard input
+        return f"./{value}" if column == "image" else f"'{value}"
+    return value
 
 
 def write_jsonl(file: IO[str], rows: Iterable[Row], columns: Sequence[str], header: bool = True) -> None:
@@ -84,8 +101,12 @@ class Journal:
         if self.output.suffix.lower() == ".parquet":
             optional("pyarrow", "parquet")  # a missing package is reported now, not after hours of work
 
-    def done(self) -> int:
-        """The number of complete rows in the journal. An incomplete last line is removed."""
+    def done(self, batch_size: int = 1, total: int | None = None) -> int:
+        """The number of complete rows in the journal; what follows them is removed.
+
+        batch_size: rows that are no full batch are removed too, unless they are all (``total``), because the same
+        batches give the same numbers to the last bit.
+        """
         if not self.path.is_file():
             return 0
         lines = self.path.read_bytes().splitlines(keepends=True)
@@ -93,24 +114,41 @@ class Journal:
         if not whole or whole[0] != self._first_line.encode():
             self.path.unlink()
             return 0
-        if len(whole) < len(lines):
-            os.truncate(self.path, sum(map(len, whole)))
-        return len(whole) - 1
+        rows = len(whole) - 1
+        kept = rows if rows == total else rows - rows % batch_size
+        if kept + 1 < len(lines):
+            os.truncate(self.path, sum(map(len, whole[: kept + 1])))
+        return kept
 
     def append(self, rows: Iterable[Row]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fresh = not self.path.exists()
-        with open(self.path, "a", encoding="utf8") as file:
-            if fresh:
-                file.write(self._first_line)
-            file.writelines(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        lines = "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows)
+        try:
+            with open(self.path, "a", encoding="utf8") as file:
+                file.write(self._first_line + lines if fresh else lines)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
 
     def rows(self) -> Iterator[Row]:
         with open(self.path, encoding="utf8") as file:
             next(file)
             yield from map(json.loads, file)
 
-    def finish(self, columns: Sequence[str], rows: Iterable[Row] | None = None) -> None:
-        """Write the output file and delete the journal. rows: those of the journal, if something was added to them."""
-        write_rows(self.output, self.rows() if rows is None else rows, columns)
+    def finish(self, columns: Sequence[str], total: int, rows: Iterable[Row] | None = None) -> None:
+        """Write the output file and delete the journal, if it has so many rows in all.
+
+        rows: those of the journal, if something was added to them.
+        """
+        write_rows(self.output, self._all(self.rows() if rows is None else rows, total), columns)
         self.path.unlink()
+
+    def _all(self, rows: Iterable[Row], total: int) -> Iterator[Row]:
+        count = 0
+        for count, row in enumerate(rows, 1):  # noqa: B007 (the last one counts)
+            yield row
+        if count != total:
+            raise InputError(
+                f"{self.path} has {count} rows for {total} images, so {self.output} was not written; something else "
+                "changed that file. Delete it and run again."
+            )

@@ -47,7 +47,10 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str,
     # One entry only: safetensors writes several in no fixed order, and equal content should give equal files.
     envelope = _text({"record": written, "sha256": checksum(kept, text)})
     with replacing(path) as temporary:
-        save_file(kept, temporary, metadata={_KEY: envelope})
+        try:
+            save_file(kept, temporary, metadata={_KEY: envelope})
+        except SafetensorError as error:  # what the system said, in other words
+            raise OSError(str(error)) from error
     return written
 
 
@@ -78,7 +81,7 @@ def _envelope(path: Path, metadata: Mapping[str, str], kind: str) -> tuple[dict[
     try:
         envelope = json.loads(metadata.get(_KEY, "{}")) or {"record": {}, "sha256": ""}
         record, sha256 = dict(envelope["record"]), str(envelope["sha256"])
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TensorFileError(f"{path} is damaged: its record cannot be read.") from error
     if record.get("format") != kind:
         raise ForeignFileError(f"{path} is a safetensors file, but not of the format {kind}.")

@@ -22,6 +22,7 @@ from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
 from adascale.network.running import borrowed
+from adascale.storage.locks import claimed
 from adascale.training import checkpoint
 from adascale.training.attack import PGD, accuracy, logits_of
 from adascale.training.augment import epoch_images
@@ -115,8 +116,12 @@ class Training:
         """Train, write ``out`` (a state dict in safetensors) and return its record: settings, history, accuracies.
 
         A finished file is taken as it is. ``NAME.checkpoint.safetensors`` beside it has all that a killed run needs to
-        resume.
+        resume. Two runs never write one file.
         """
+        with claimed(out) if self.engine.rank == 0 else nullcontext():
+            return self._run(out)
+
+    def _run(self, out: Path) -> dict[str, Any]:
         settings = self.settings
         if (done := checkpoint.load_checkpoint(out)) is not None:
             checkpoint.check_settings(out, done.record["settings"], settings)
