@@ -54,6 +54,8 @@ class Detector(ABC):
     signed_features: ClassVar[Signed] = "any"
     cost: ClassVar[Cost] = "light"
     reads_features: ClassVar[bool] = True  # False: the logits alone, and only they have to be finite
+    in_pieces: ClassVar[bool] = False  # `_score` itself keeps its temporaries in the processor's cache
+    shows_infinite: ClassVar[bool] = False  # no score of features that are not finite is finite
     passes: ClassVar[str] = "1 forward"  # through the network with the default parameters, as `views` implies
     diagnosed: ClassVar[tuple[str, ...]] = ()  # what `diagnostics` gives
 
@@ -250,7 +252,7 @@ class Detector(ABC):
             )
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
-        if all_finite(looked_at(chunk, self.views, self.reads_features)):
+        if all_finite(looked_at(chunk, self.views, self.reads_features and not self.shows_infinite)):
             scores = self._scored(chunk)
             if math.isfinite(scores.item() if len(scores) == 1 else scores.sum()):
                 return scores
@@ -262,7 +264,7 @@ class Detector(ABC):
         return torch.where(scores.isfinite(), scores, math.inf)  # activations so large that the arithmetic overflowed
 
     def _scored(self, chunk: Outputs) -> Tensor:
-        if self.cost == "light" and self.reads_features:
+        if self.cost == "light" and self.reads_features and not self.in_pieces:
             # This arithmetic is a matter of memory: its temporaries should not leave the processor's cache.
             return rowwise(chunk, self._score, light=True)
         return self._score(chunk)

@@ -57,8 +57,11 @@ def finite_rows(outputs: Outputs, views: Sequence[View], features: bool = True) 
 
 
 def all_finite(parts: Sequence[Tensor]) -> bool:
-    """True only if every entry is finite. A sum is finite only if all its terms are; one that overflows says False."""
-    return all(math.isfinite(part.sum().item()) for part in parts)
+    """True only if every entry is finite. A sum of squares is finite only if all its terms are; one that overflows says
+    False. As a product of vectors it takes less time than a sum.
+    """
+    flat = (part.reshape(-1) for part in parts)
+    return all(math.isfinite(torch.dot(values, values).item()) for values in flat)
 
 
 def looked_at(outputs: Outputs, views: Sequence[View], features: bool = True) -> list[Tensor]:

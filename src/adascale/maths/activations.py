@@ -172,8 +172,9 @@ def energy(logits: Tensor) -> Tensor:
     if not plain(logits):
         return torch.logsumexp(logits.double(), dim=1)
     rows = max(1, _CACHED_VALUES // max(1, logits.shape[1]))
-    sums = [part.to(torch.float64, copy=True).exp_().sum(1) for part in torch.split(logits, rows)]
-    total = sums[0] if len(sums) == 1 else torch.cat(sums)
+    total = torch.empty(len(logits), dtype=torch.float64)
+    for part, sums in zip(torch.split(logits, rows), torch.split(total, rows), strict=True):
+        torch.sum(part.to(torch.float64, copy=True).exp_(), 1, out=sums)
     if len(total) and total.min() > _SMALLEST_SUM and total.isfinite().all():
         return total.log_()
     return torch.logsumexp(logits.double(), dim=1)  # which shifts each row first, at twice the cost
