@@ -15,7 +15,8 @@ from torch import Tensor
 from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.core.types import Head, Outputs, View
 from adascale.detectors import parameters
-from adascale.detectors.rows import all_finite, finite_rows, looked_at, rowwise
+from adascale.detectors.rows import finite_rows, looked_at, rowwise
+from adascale.maths.pieces import all_finite
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -55,7 +56,8 @@ class Detector(ABC):
     cost: ClassVar[Cost] = "light"
     reads_features: ClassVar[bool] = True  # False: the logits alone, and only they have to be finite
     in_pieces: ClassVar[bool] = False  # `_score` itself keeps its temporaries in the processor's cache
-    shows_infinite: ClassVar[bool] = False  # no score of features that are not finite is finite
+    # What needs no look beforehand, because no score of entries that are not finite is finite.
+    shows_infinite: ClassVar[tuple[Literal["logits", "features"], ...]] = ()
     passes: ClassVar[str] = "1 forward"  # through the network with the default parameters, as `views` implies
     diagnosed: ClassVar[tuple[str, ...]] = ()  # what `diagnostics` gives
 
@@ -252,7 +254,8 @@ class Detector(ABC):
             )
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
-        if all_finite(looked_at(chunk, self.views, self.reads_features and not self.shows_infinite)):
+        logits, features = (part not in self.shows_infinite for part in ("logits", "features"))
+        if all_finite(looked_at(chunk, self.views, features and self.reads_features, logits)):
             scores = self._scored(chunk)
             if math.isfinite(scores.item() if len(scores) == 1 else scores.sum()):
                 return scores

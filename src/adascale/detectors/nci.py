@@ -28,7 +28,7 @@ class NCI(Detector):
     summary = "alignment of the centred features with the predicted class's weights"
     fits_on = "train"
     in_pieces = True
-    shows_infinite = True
+    shows_infinite = ("features",)
     search_space: ClassVar[Space] = {"norm_weight": (0, 1e-5, 1e-4, 1e-3, 1e-2)}
 
     norm_weight: float = 1e-4

@@ -29,7 +29,7 @@ class SHE(Detector):
     summary = "similarity to the mean feature of the predicted class"
     fits_on = "train+labels"
     in_pieces = True
-    shows_infinite = True
+    shows_infinite = ("features",)
     search_space: ClassVar[Space] = {"metric": ("inner_product", "euclidean", "cosine")}
 
     metric: Literal["inner_product", "euclidean", "cosine"] = "inner_product"
