@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from adascale import Detector, Head, Outputs, detectors
-from adascale.detectors import klm, relation
+from adascale.detectors import ash, klm, relation
 from adascale.detectors.shaping import Shaping
 from adascale.maths.activations import unit_rows
 from adascale.maths.shortlist import pair_products
+from adascale.maths.sparse import sparse_product
 from adascale.testing import example_outputs
 
 
@@ -185,6 +186,26 @@ def test_ash_keeps_the_lowest_indices_of_equal_values(name: str) -> None:
     assert torch.allclose(shaped, expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["ash_p", "ash_b", "ash_s"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ash_over_the_kept_activations_alone(name: str, dtype: torch.dtype) -> None:
+    """30 of 300 are kept: the product skips the others. 70 classes are three blocks, 1,100 rows are two chunks; every
+    third row has many equal values, some rows have no positive one.
+    """
+    head = Head(drawn(70, 300) / 9, drawn(70, seed=1))
+    features = drawn(1100, 300, seed=2).clamp_min(0).to(dtype)
+    features[::3] = features[::3].round()
+    features[::50] = 0
+    made = Outputs(head(features).to(dtype), features)
+    method = detectors.get(name)(relu=False).fit(None, head)
+    with patch.object(ash, "sparse_product", side_effect=sparse_product) as products:
+        scores = method.score(made)
+    assert products.call_count == (2 if torch.backends.mkl.is_available() else 0)
+    assert torch.allclose(scores, method.formula(made), rtol=1e-12)
+    alone = torch.cat([method.score(made[i : i + 1]) for i in range(0, 1100, 40)])
+    assert torch.allclose(scores[::40], alone, rtol=1e-13)
+
+
 # What a method reads --------------------------------------------------------------------------------------------------
 
 
@@ -202,9 +223,27 @@ def test_methods_of_logits_ask_for_finite_logits_alone(name: str, wrong: float) 
     assert torch.allclose(scores[others], expected[others], rtol=1e-12)
 
 
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_infinite_features_that_only_the_score_shows(wrong: float, dtype: torch.dtype) -> None:
+    """Against stored means that are 0 there, and with a weight of 0, too; and logits that only name a class."""
+    made, head = example_outputs(300, ())
+    made = Outputs(made.logits.to(dtype), made.features.to(dtype), labels=made.labels)
+    made.features[:, 4] = 0
+    logits, features = made.logits.clone(), made.features.clone()
+    features[7, 4], features[9, 2], logits[11, 3] = wrong, wrong, wrong
+    methods = [detectors.SHE(metric=metric) for metric in ("inner_product", "euclidean", "cosine")]
+    for method in (*methods, detectors.NCI(), detectors.NCI(norm_weight=0), detectors.FDBD()):
+        method.fit(made, head)
+        expected, scores = method.score(made), method.score(Outputs(logits, features))
+        hit = torch.zeros(300, dtype=torch.bool).index_fill(0, torch.tensor([7, 9, 11]), True)
+        assert (scores[hit] == math.inf).all(), method
+        assert torch.equal(scores[~hit], expected[~hit]), method
+
+
 @pytest.mark.parametrize("name", ["gradnorm", "she", "fdbd", "nci"])
 def test_light_methods_at_the_borders_of_their_small_chunks(name: str) -> None:
-    """1,024 features: pieces of 256 rows, in chunks of 1,024."""
+    """1,024 features: pieces of 64 or 256 rows, in chunks of 1,024."""
     head = Head(drawn(5, 1024) / 9, drawn(5, seed=1))
     labels = torch.arange(1100) % 5
     features = drawn(1100, 1024, seed=2) + 9 * head.weight[labels]

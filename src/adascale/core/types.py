@@ -45,6 +45,11 @@ class Head:
         return self.weight.detach().double()
 
     @cached_property
+    def blocks(self) -> tuple[Tensor, ...]:
+        """``W^T`` in float64, 32 classes at a time: what stays in a processor's cache in a sparse product."""
+        return tuple(block.contiguous() for block in torch.split(self.matrix.T, 32, dim=1))
+
+    @cached_property
     def origin(self) -> Tensor:
         """``-W^+ b``, the point nearest to zero whose logits are, as far as possible, zero (float64)."""
         nearest: Tensor = -torch.linalg.pinv(self.matrix) @ self.offset

@@ -14,6 +14,7 @@ from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Rectified
 from adascale.maths import traced
 from adascale.maths.activations import keep_count, strongest
+from adascale.maths.sparse import pays, sparse_product
 
 
 @dataclass
@@ -33,12 +34,16 @@ class ASH(Rectified):
     percentile: float = percent(90)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
-        features = outputs.features
-        if self.rectifies:
-            features = features.clamp_min(0)
+        features = outputs.features.clamp_min(0) if self.rectifies else outputs.features
         warn_if_signed(f"ASH ({self.name})", features)
-        kept = strongest(features, int(keep_count(features.shape[1], self.percentile)))
-        return self.head_(self._shaped(features.double(), kept))
+        size = features.shape[1]
+        count = int(keep_count(size, self.percentile))
+        kept = strongest(features, count)
+        if not pays(count, size):
+            return self.head_(self._shaped(features.double(), kept))
+        places = torch.from_numpy(kept.numpy().ravel().nonzero()[0]).view(-1, count)
+        chosen = self._new(features.flatten()[places].double(), features.sum(1, dtype=torch.float64))
+        return sparse_product(chosen, places % size, self.head_.blocks).add_(self.head_.offset)
 
     def formula_logits(self, outputs: Outputs) -> Tensor:
         features = outputs.features.clamp_min(0) if self.rectifies else outputs.features
@@ -47,7 +52,11 @@ class ASH(Rectified):
 
     def _shaped(self, features: Tensor, kept: Tensor) -> Tensor:
         """The new activations; ``kept``: a mask of the ``k`` largest of each row."""
-        return torch.where(kept, features, 0.0)
+        return torch.where(kept, self._new(torch.where(kept, features, 0.0), features.sum(1)), 0.0)
+
+    def _new(self, chosen: Tensor, total: Tensor) -> Tensor:
+        """What becomes of the kept activations, given with or without zeros for the others. total: ``s1`` (N,)."""
+        return chosen
 
 
 @dataclass
@@ -65,10 +74,9 @@ class ASH_B(ASH):
     name = "ash_b"
     summary = "only the largest activations, made equal"
 
-    def _shaped(self, features: Tensor, kept: Tensor) -> Tensor:
-        return torch.where(
-            kept, features.sum(1, keepdim=True) / int(keep_count(features.shape[1], self.percentile)), 0.0
-        )
+    def _new(self, chosen: Tensor, total: Tensor) -> Tensor:
+        count = int(keep_count(self.head_.weight.shape[1], self.percentile))
+        return (total / count)[:, None].expand(chosen.shape)
 
 
 @dataclass
@@ -78,9 +86,8 @@ class ASH_S(ASH):
     name = "ash_s"
     summary = "only the largest activations, scaled"
 
-    def _shaped(self, features: Tensor, kept: Tensor) -> Tensor:
-        shaped = super()._shaped(features, kept)
-        sums = shaped.sum(1)
-        usable = (shaped.amax(1) > 0) & (sums != 0)
-        ratio = torch.where(usable, features.sum(1) / torch.where(usable, sums, 1.0), 1.0)
-        return shaped * traced.activation_scale(ratio)[:, None]
+    def _new(self, chosen: Tensor, total: Tensor) -> Tensor:
+        sums = chosen.sum(1)
+        usable = (chosen.amax(1) > 0) & (sums != 0)
+        ratio = torch.where(usable, total / torch.where(usable, sums, 1.0), 1.0)
+        return chosen * traced.activation_scale(ratio)[:, None]

@@ -15,7 +15,8 @@ from torch import Tensor
 from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.core.types import Head, Outputs, View
 from adascale.detectors import parameters
-from adascale.detectors.rows import all_finite, finite_rows, looked_at, rowwise
+from adascale.detectors.rows import finite_rows, looked_at, rowwise
+from adascale.maths.pieces import all_finite
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -54,6 +55,9 @@ class Detector(ABC):
     signed_features: ClassVar[Signed] = "any"
     cost: ClassVar[Cost] = "light"
     reads_features: ClassVar[bool] = True  # False: the logits alone, and only they have to be finite
+    in_pieces: ClassVar[bool] = False  # `_score` itself keeps its temporaries in the processor's cache
+    # What needs no look beforehand, because no score of entries that are not finite is finite.
+    shows_infinite: ClassVar[tuple[Literal["logits", "features"], ...]] = ()
     passes: ClassVar[str] = "1 forward"  # through the network with the default parameters, as `views` implies
     diagnosed: ClassVar[tuple[str, ...]] = ()  # what `diagnostics` gives
 
@@ -252,7 +256,8 @@ class Detector(ABC):
             )
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
-        if all_finite(looked_at(chunk, self.views, self.reads_features)):
+        logits, features = (part not in self.shows_infinite for part in ("logits", "features"))
+        if all_finite(looked_at(chunk, self.views, features and self.reads_features, logits)):
             scores = self._scored(chunk)
             if math.isfinite(scores.item() if len(scores) == 1 else scores.sum()):
                 return scores
@@ -264,7 +269,7 @@ class Detector(ABC):
         return torch.where(scores.isfinite(), scores, math.inf)  # activations so large that the arithmetic overflowed
 
     def _scored(self, chunk: Outputs) -> Tensor:
-        if self.cost == "light" and self.reads_features:
+        if self.cost == "light" and self.reads_features and not self.in_pieces:
             # This arithmetic is a matter of memory: its temporaries should not leave the processor's cache.
             return rowwise(chunk, self._score, light=True)
         return self._score(chunk)

@@ -23,11 +23,12 @@ class EBO(Detector):
     name = "ebo"
     summary = "energy of the logits"
     reads_features = False
+    shows_infinite = ("logits",)
     search_space: ClassVar[Space] = {"temperature": (1.0,)}
 
     temperature: float = number(1.0, above=0)
 
     def _score(self, outputs: Outputs) -> Tensor:
         if self.temperature == 1:
-            return -energy(outputs.logits)
-        return -self.temperature * energy(outputs.logits.double() / self.temperature)
+            return -energy(outputs.logits, marked=True)
+        return -self.temperature * energy(outputs.logits.double() / self.temperature, marked=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import mean_features
-from adascale.maths.activations import row_norms, row_products
+from adascale.maths.pieces import centred_lengths, predicted, products_with
 
 
 @dataclass
@@ -26,6 +26,7 @@ class FDBD(Detector):
     name = "fdbd"
     summary = "distance to the decision boundaries"
     fits_on = "train"
+    in_pieces = True
     search_space: ClassVar[Space] = {"normaliser": ("distance", "norm")}
 
     normaliser: Literal["distance", "norm"] = "distance"
@@ -36,9 +37,13 @@ class FDBD(Detector):
         self.inverse_ = torch.where(between > 0, 1 / between.clamp_min(1e-300), 0.0)  # equal weights have no boundary
 
     def _score(self, outputs: Outputs) -> Tensor:
-        logits, features = outputs.logits.double(), outputs.features.double()
-        largest, predicted = logits.max(1, keepdim=True)
-        total = row_products(largest - logits, self.inverse_[predicted.squeeze(1)])
-        centred = features - self.mean_ if self.normaliser == "distance" else features
-        length = row_norms(centred)
+        total, length = self._gaps(outputs.logits), self._lengths(outputs.features)
         return torch.where(length > 1e-9, -total / length.clamp_min(1e-9), 0.0)  # no length: not "very ID"
+
+    def _gaps(self, logits: Tensor) -> Tensor:
+        """``sum_c |z_y - z_c| / ||w_y - w_c||``."""
+        largest, index = logits.amax(1, keepdim=True), predicted(logits)
+        return -products_with(logits, self.inverse_, index, centre=largest)
+
+    def _lengths(self, features: Tensor) -> Tensor:
+        return centred_lengths(features, self.mean_ if self.normaliser == "distance" else torch.zeros_like(self.mean_))

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from adascale.core.types import Outputs
 from adascale.detectors.base import Detector
-from adascale.detectors.shaping import LOGIT_SCORES
+from adascale.maths.activations import largest_probability
 
 
 @dataclass
@@ -21,6 +21,7 @@ class MSP(Detector):
     name = "msp"
     summary = "largest softmax probability"
     reads_features = False
+    shows_infinite = ("logits",)
 
     def _score(self, outputs: Outputs) -> Tensor:
-        return LOGIT_SCORES["msp"](outputs.logits)
+        return -largest_probability(outputs.logits, marked=True)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import mean_features
-from adascale.maths.activations import row_norms, row_products
+from adascale.maths.activations import row_norms
+from adascale.maths.pieces import Buffer, centred_pieces, predicted, row_products
 
 
 @dataclass
@@ -25,6 +27,8 @@ class NCI(Detector):
     name = "nci"
     summary = "alignment of the centred features with the predicted class's weights"
     fits_on = "train"
+    in_pieces = True
+    shows_infinite = ("features",)
     search_space: ClassVar[Space] = {"norm_weight": (0, 1e-5, 1e-4, 1e-3, 1e-2)}
 
     norm_weight: float = 1e-4
@@ -33,8 +37,19 @@ class NCI(Detector):
         self.mean_ = mean_features(reference)
 
     def _score(self, outputs: Outputs) -> Tensor:
+        aligned, length, total = (torch.empty(len(outputs), dtype=torch.float64) for _ in range(3))
+        features, weight, index = outputs.features, self.head_.weight.detach(), predicted(outputs.logits)
+        chosen, sizes = Buffer(features, weight.dtype), Buffer(features, features.dtype)
+        for rows, centred in centred_pieces(features, self.mean_):
+            row_products(torch.index_select(weight, 0, index[rows], out=chosen[rows]), centred, aligned[rows])
+            torch.linalg.vector_norm(centred, dim=1, out=length[rows])
+            torch.sum(torch.abs(features[rows], out=sizes[rows]), 1, dtype=torch.float64, out=total[rows])
+        return self._joined(aligned, length, total)
+
+    def formula(self, outputs: Outputs) -> Tensor:
         features = outputs.features.double()
-        centred = features - self.mean_
-        weight = self.head_.matrix[outputs.logits.argmax(1)]
-        aligned = row_products(weight, centred) / row_norms(centred).clamp_min(1e-12)
-        return -(aligned + self.norm_weight * features.abs().sum(1))
+        centred, weight = features - self.mean_, self.head_.matrix[outputs.logits.argmax(1)]
+        return self._joined((weight * centred).sum(1), row_norms(centred), features.abs().sum(1))
+
+    def _joined(self, aligned: Tensor, length: Tensor, total: Tensor) -> Tensor:
+        return -(aligned / length.clamp_min(1e-12) + self.norm_weight * total)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from adascale.core.types import Outputs, View
+from adascale.maths.pieces import finite_sums
 
 _CHUNK_VALUES = 2**21
 _LIGHT_VALUES = 2**18  # what stays in a processor's cache from one operation to the next
@@ -52,16 +52,10 @@ def rowwise(
 
 def finite_rows(outputs: Outputs, views: Sequence[View], features: bool = True) -> Tensor:
     """Which samples have finite activations in all that a method looks at."""
-    # One pass, no mask of the full size.
-    return torch.stack([part.double().sum(1).isfinite() for part in looked_at(outputs, views, features)]).all(0)
+    return torch.stack([finite_sums(part) for part in looked_at(outputs, views, features)]).all(0)
 
 
-def all_finite(parts: Sequence[Tensor]) -> bool:
-    """True only if every entry is finite. A sum is finite only if all its terms are; one that overflows says False."""
-    return all(math.isfinite(part.sum().item()) for part in parts)
-
-
-def looked_at(outputs: Outputs, views: Sequence[View], features: bool = True) -> list[Tensor]:
-    """The tensors that a method with these views reads: the logits, the features if it reads them, the views."""
-    clean = [outputs.logits, outputs.features] if features else [outputs.logits]
+def looked_at(outputs: Outputs, views: Sequence[View], features: bool = True, logits: bool = True) -> list[Tensor]:
+    """The tensors that a method with these views reads: the logits and the features if it reads them, the views."""
+    clean = [part for part, read in ((outputs.logits, logits), (outputs.features, features)) if read]
     return [*clean, *(outputs.views[view] for view in views)]

@@ -12,7 +12,8 @@ from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import class_means
 from adascale.detectors.rows import rowwise
-from adascale.maths.activations import row_norms, row_products, unit_rows
+from adascale.maths.activations import row_norms, unit_rows
+from adascale.maths.pieces import predicted, products_with
 
 
 @dataclass
@@ -27,19 +28,21 @@ class SHE(Detector):
     name = "she"
     summary = "similarity to the mean feature of the predicted class"
     fits_on = "train+labels"
+    in_pieces = True
+    shows_infinite = ("features",)
     search_space: ClassVar[Space] = {"metric": ("inner_product", "euclidean", "cosine")}
 
     metric: Literal["inner_product", "euclidean", "cosine"] = "inner_product"
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        predicted = rowwise(reference, lambda chunk: chunk.logits.argmax(1), torch.int64)
-        correct = torch.as_tensor(predicted == reference.labels)
+        found = rowwise(reference, lambda chunk: predicted(chunk.logits), torch.int64)
+        correct = torch.as_tensor(found == reference.labels)
         self.means_, _ = class_means(reference, self.name, every_class=True, keep=correct)
 
     def _score(self, outputs: Outputs) -> Tensor:
-        features, pattern = outputs.features.double(), self.means_[outputs.logits.argmax(1)]
+        features, index = outputs.features, predicted(outputs.logits)
         if self.metric == "euclidean":
-            return row_norms(features - pattern)
+            return row_norms(features.double() - self.means_[index])
         if self.metric == "cosine":
-            features, pattern = unit_rows(features), unit_rows(pattern)
-        return -row_products(features, pattern)
+            return -products_with(unit_rows(features), unit_rows(self.means_), index)
+        return -products_with(features, self.means_, index)

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from adascale.maths.pieces import Buffer, all_finite, finite_sums, in_pieces
 from adascale.maths.tracing import plain
 
 Array = npt.NDArray[Any]
@@ -24,7 +25,6 @@ Floats = npt.NDArray[np.float64]
 LARGEST_EXPONENT = 500.0
 # A larger sum of exponentials has lost nothing to underflow: a term of its last digit is still a normal number.
 _SMALLEST_SUM = 1e-290
-_CACHED_VALUES = 2**16  # float64 values that stay in a processor's cache from one operation to the next
 
 
 def share_count(total: int, share: float) -> int:
@@ -167,21 +167,39 @@ def scaled_activation_logits(logits: Tensor, bias: Tensor, ratio: Tensor) -> Ten
     return scale[:, None] * (logits.double() - bias) + bias
 
 
-def energy(logits: Tensor) -> Tensor:
-    """``E(z) = log sum_c exp(z_c)`` per row (Liu et al., 2020, "Energy-based out-of-distribution detection")."""
-    if not plain(logits):
-        return torch.logsumexp(logits.double(), dim=1)
-    rows = max(1, _CACHED_VALUES // max(1, logits.shape[1]))
-    sums = [part.to(torch.float64, copy=True).exp_().sum(1) for part in torch.split(logits, rows)]
-    total = sums[0] if len(sums) == 1 else torch.cat(sums)
+def energy(logits: Tensor, marked: bool = False) -> Tensor:
+    """``E(z) = log sum_c exp(z_c)`` per row (Liu et al., 2020, "Energy-based out-of-distribution detection").
+
+    marked: NaN for a row with an infinite logit, which is looked for while the logits are in the processor's cache;
+    without a look at the values, in a trace, rows are not marked.
+    """
+    return _energy(logits, marked) if plain(logits) else torch.logsumexp(logits.double(), dim=1)
+
+
+def _energy(logits: Tensor, marked: bool, largest: Tensor | None = None) -> Tensor:
+    """`energy`; the largest logit of each row is written into ``largest`` (N,)."""
+    total, buffer = torch.empty(len(logits), dtype=torch.float64), Buffer(logits)
+    for rows in in_pieces(logits):
+        part, sums = logits[rows], total[rows]
+        finite = not marked or all_finite([part])
+        torch.sum(buffer[rows].copy_(part).exp_(), 1, out=sums)
+        if not finite:
+            sums[~finite_sums(part)] = torch.nan
+        if largest is not None:
+            torch.amax(part, 1, out=largest[rows])
     if len(total) and total.min() > _SMALLEST_SUM and total.isfinite().all():
         return total.log_()
-    return torch.logsumexp(logits.double(), dim=1)  # which shifts each row first, at twice the cost
+    # Each row is shifted first, at twice the cost.
+    return torch.where(total.isnan(), torch.nan, torch.logsumexp(logits.double(), dim=1))
 
 
-def largest_probability(logits: Tensor) -> Tensor:
-    """``max_c softmax(z)_c = exp(max_c z_c - E(z))`` per row."""
-    return (logits.amax(1).double() - energy(logits)).exp_()
+def largest_probability(logits: Tensor, marked: bool = False) -> Tensor:
+    """``max_c softmax(z)_c = exp(max_c z_c - E(z))`` per row; marked: as in `energy`."""
+    if not plain(logits):
+        return (logits.amax(1).double() - energy(logits)).exp_()
+    largest = logits.new_empty(len(logits))
+    total = _energy(logits, marked, largest)
+    return (largest.double() - total).exp_()
 
 
 def energy_of(logits: Floats) -> float:
@@ -212,13 +230,6 @@ def row_norms(values: Tensor) -> Tensor:
     """The Euclidean length of each row."""
     lengths: Tensor = torch.linalg.vector_norm(values, dim=1)
     return lengths
-
-
-def row_products(left: Tensor, right: Tensor) -> Tensor:
-    """``x . y`` for each pair of rows (N,); NumPy needs no matrix of products for it."""
-    if not plain(left):
-        return (left * right).sum(1)
-    return torch.from_numpy(np.einsum("ij,ij->i", left.numpy(), right.numpy()))
 
 
 def unit_rows(values: Tensor) -> Tensor:
