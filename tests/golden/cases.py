@@ -177,9 +177,12 @@ def settings(case: Case) -> list[tuple[str, dict[str, Any]]]:
         "nci": [{}, {"norm_weight": 0.01}],
         "relation": [{}, {"power": 4}],
         "caref": [{}],
-        "cadref": [{}, {"confidence": "gen"}],
+        "cadref": [{}, {"logit_score": "gen"}],
         "openmax": [{"tail": 5}, {"tail": 3, "top": 2}],
-        "weiper": [{"repeats": 10}, {"repeats": 3, "bins": 20, "delta": 0.5, "smooth": 1, "smooth_perturbed": 2, "seed": 4}],
+        "weiper": [
+            {"repeats": 10},
+            {"repeats": 3, "bins": 20, "delta": 0.5, "smooth": 1, "smooth_perturbed": 2, "seed": 4},
+        ],
     }
     return [(method, parameters) for method, each in plain.items() for parameters in each]
 

@@ -180,14 +180,14 @@ def caref(head: Head, known: Samples) -> Score:
     return lambda x: float(np.abs(x.a - means[x.z.argmax()]).sum() / max(1e-12, np.abs(x.a).sum()))
 
 
-def cadref(head: Head, known: Samples, confidence: str = "energy") -> Score:
+def cadref(head: Head, known: Samples, logit_score: str = "energy") -> Score:
     """The error along the signs of the predicted class's weights over L(z), that against them over the mean L."""
     means = _predicted_means(head, known)
 
     def L(z: Array) -> float:
         p = np.sort(softmax(z))[-max(10, len(z) // 10) :]
         found = {"energy": E(z), "mls": z.max(), "msp": p.max(), "gen": 1 / float((p**0.1 * (1 - p) ** 0.1).sum())}
-        return float(found[confidence])
+        return float(found[logit_score])
 
     typical = max(1e-12, float(np.mean([L(z) for z in known.z])))
 
@@ -206,7 +206,7 @@ def _predicted_means(head: Head, known: Samples) -> list[Array]:
 
 
 def gmm(head: Head, known: Samples, components: int = 50, dim: int = 50, seed: int = 0) -> Score:
-    """``-log sum_k w_k exp(-(y - mu_k)^T P (y - mu_k) / 2)``, y the first principal components; EM from drawn samples."""
+    """``-log sum_k w_k exp(-(y - mu_k)^T P (y - mu_k) / 2)``, y the first principal components; EM from drawn rows."""
     mean = known.a.mean(0)
     _, _, directions = np.linalg.svd(known.a - mean)
     project = directions[:dim]
@@ -219,7 +219,13 @@ def gmm(head: Head, known: Samples, components: int = 50, dim: int = 50, seed: i
         log_det = np.linalg.slogdet(covariance)[1]
         inverse = np.linalg.inv(covariance)
         joint = np.array(
-            [[math.log(w) - log_det / 2 - (row - m) @ inverse @ (row - m) / 2 for w, m in zip(weights, means, strict=True)] for row in y]
+            [
+                [
+                    math.log(w) - log_det / 2 - (row - m) @ inverse @ (row - m) / 2
+                    for w, m in zip(weights, means, strict=True)
+                ]
+                for row in y
+            ]
         )
         likely = np.array([E(row) for row in joint])
         shares = np.exp(joint - likely[:, None])
@@ -231,7 +237,9 @@ def gmm(head: Head, known: Samples, components: int = 50, dim: int = 50, seed: i
 
     def score(x: Sample) -> float:
         at = project @ (x.a - mean)
-        return -E(np.array([math.log(w) - (at - m) @ inverse @ (at - m) / 2 for w, m in zip(weights, means, strict=True)]))
+        return -E(
+            np.array([math.log(w) - (at - m) @ inverse @ (at - m) / 2 for w, m in zip(weights, means, strict=True)])
+        )
 
     return score
 

@@ -55,3 +55,9 @@ METHODS: dict[str, Method] = {
     "activation_shift": adascale.activation_shift,
 }
 FITTED_ON_VAL = ("combined", "adascale_a", "adascale_l", "react", "klm")  # the others: on train, or on nothing
+# Ours alone, a step of AdaSCALE, and methods of which the stored scores of published code hold none (of GMM, only
+# scores of a mixture that was fitted there).
+UNPUBLISHED = {
+    *("combined", "activation_shift", "entropy", "temp_scale", "iodin", "grad_uncertainty", "laps", "cfood"),
+    *("mahalanobis_pp", "gmm", "neco", "sirc", "pnml", "caref", "cadref", "openmax", "weiper"),
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 
@@ -80,7 +81,7 @@ def pnml(head: Head, known: Samples) -> Score:
 
 
 def openmax(head: Head, known: Samples, tail: int = 20, top: int = 3) -> Score:
-    """The probability of the unknown class: top classes revised by the CDF of a Weibull fitted to the largest distances."""
+    """The probability of the unknown class; the CDF of a Weibull of the largest distances revises the top classes."""
     right = known.z.argmax(1) == known.y
     classes = []
     for c in range(len(head.b)):
@@ -125,8 +126,8 @@ def weiper(
     bins: int = 100,
     smooth: int = 4,
     smooth_perturbed: int = 15,
-    divergence: float = 2.5,
-    confidence: float = 0.1,
+    lam_1: float = 2.5,
+    lam_2: float = 0.1,
     seed: int = 0,
 ) -> Score:
     """``D_a + lambda_1 D_Wt - lambda_2 mean_r max softmax(Wt_r a + b)``."""
@@ -145,7 +146,7 @@ def weiper(
     def score(x: Sample) -> float:
         logits = perturbed(x.a)
         sure = np.mean([softmax(z).max() for z in logits.reshape(repeats, -1)])
-        return off_plain(x.a) + divergence * off_perturbed(logits) - confidence * float(sure)
+        return off_plain(x.a) + lam_1 * off_perturbed(logits) - lam_2 * float(sure)
 
     return score
 
@@ -155,10 +156,11 @@ def histogram_distance(known: Array, bins: int, smooth: int, added: float) -> Ca
     edges = np.linspace(known.min(), known.max() + 1e-8, bins + 1)
 
     def histogram(values: Array) -> Array:
-        return np.array([((low <= values) & (values < high)).mean() for low, high in zip(edges, edges[1:], strict=False)])
+        return np.array([((low <= values) & (values < high)).mean() for low, high in pairwise(edges)])
 
     def normalised(shares: Array) -> Array:
-        return (shares + added) / (shares + added).sum()
+        whole: Array = (shares + added) / (shares + added).sum()
+        return whole
 
     p = normalised(np.mean([histogram(row) for row in known], axis=0))
     left = (smooth - 1) // 2

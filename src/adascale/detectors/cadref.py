@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -13,12 +13,12 @@ from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import class_means, mean_features
 from adascale.detectors.rows import rowwise
+from adascale.detectors.shaping import LogitScore
 from adascale.maths.activations import energy, generalised_entropy, largest_probability
 
 _LEAST = 1e-12
-Confidence = Literal["energy", "mls", "msp", "gen"]
 # Scores of logits, higher = more in-distribution; the method divides by them, so they count as at least 1e-12.
-_CONFIDENCES: Mapping[Confidence, Callable[[Tensor], Tensor]] = {
+_CONFIDENCES: Mapping[LogitScore, Callable[[Tensor], Tensor]] = {
     "energy": energy,
     "mls": lambda logits: logits.amax(1).double(),
     "msp": largest_probability,
@@ -32,8 +32,8 @@ class CARef(Detector):
     class-aware decoupled relative feature leveraging", CVPR 2025.
 
     ``m_c`` = mean feature of the training samples predicted as ``c``; with ``c`` the predicted class,
-    ``S = ||a - m_c||_1 / ||a||_1``. A class that is never predicted has the mean of all samples (the authors' code: NaN).
-    ``||a||_1`` counts as at least 1e-12.
+    ``S = ||a - m_c||_1 / ||a||_1``. A class that is never predicted has the mean of all samples (the authors' code gives
+    NaN). ``||a||_1`` counts as at least 1e-12.
     """
 
     name = "caref"
@@ -65,18 +65,18 @@ class CADRef(CARef):
 
     name = "cadref"
     summary = "relative feature error of the predicted class, split by its weights"
-    search_space: ClassVar[Space] = {"confidence": ("energy", "mls", "msp", "gen")}
+    search_space: ClassVar[Space] = {"logit_score": ("energy", "mls", "msp", "gen")}
 
-    confidence: Confidence = "energy"
+    logit_score: LogitScore = "energy"
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         super()._fit(reference, head)
-        confidence = _CONFIDENCES[self.confidence]
+        confidence = _CONFIDENCES[self.logit_score]
         self.typical_ = rowwise(reference, lambda chunk: confidence(chunk.logits)).mean().clamp_min(_LEAST)
 
     def _score(self, outputs: Outputs) -> Tensor:
         along = self._off(outputs) * self.head_.matrix[outputs.logits.argmax(1)].sign()
-        own = _CONFIDENCES[self.confidence](outputs.logits).clamp_min(_LEAST)
+        own = _CONFIDENCES[self.logit_score](outputs.logits).clamp_min(_LEAST)
         up, down = along.clamp_min(0).sum(1), (-along).clamp_min(0).sum(1)
         return (up / own + down / self.typical_) / _size(outputs)
 

@@ -62,7 +62,8 @@ def example_outputs(n: int, views: tuple[View, ...], *, ood: bool = False, seed:
     base = torch.randn(n, _FEATURES, generator=noise) * spread + signal * weight[labels]
     features = base.clamp_min(0)
     shaken = {
-        view: (base + torch.randn(n, _FEATURES, generator=noise) * (1.5 if ood else 0.05)).clamp_min(0) for view in views
+        view: (base + torch.randn(n, _FEATURES, generator=noise) * (1.5 if ood else 0.05)).clamp_min(0)
+        for view in views
     }
     return Outputs(head(features).float(), features, shaken, labels), head
 

@@ -72,8 +72,8 @@ def feature_deviations(reference: Outputs, mean: Tensor) -> Tensor:
 
 
 def covariance(reference: Outputs, centres: Tensor, of: Map = as_is) -> Tensor:
-    """``mean of (a - m)(a - m)^T`` (D, D); ``centres``: one ``m`` (D) for all, or one for each class (C, D); ``of``: what
-    is made of the features first.
+    """``mean of (a - m)(a - m)^T`` (D, D); ``centres``: one ``m`` (D) for all, or one for each class (C, D); ``of``:
+    what is made of the features first.
     """
     size = reference.features.shape[1]
     total = torch.zeros(size, size, dtype=torch.float64)

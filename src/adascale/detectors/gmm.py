@@ -22,9 +22,9 @@ class GMM(Detector):
     """A mixture of Gaussians, as in Yang et al., "OpenOOD: benchmarking generalized out-of-distribution detection",
     NeurIPS 2022.
 
-    ``y`` = the first ``dim`` principal components of the features (all, where there are fewer); ``components`` Gaussians
-    with one covariance ``Sigma`` for all, fitted by EM; ``S = -log sum_k w_k exp(-(y - mu_k)^T Sigma^-1 (y - mu_k) / 2)``.
-    EM starts from ``components`` samples drawn with ``seed`` (the reference: from scikit-learn's k-means).
+    ``y`` = the first ``dim`` principal components of the features (all, where there are fewer); ``components``
+    Gaussians with one covariance ``Sigma`` for all, fitted by EM;
+    ``S = -log sum_k w_k exp(-(y - mu_k)^T Sigma^-1 (y - mu_k) / 2)``. EM starts from ``components`` samples drawn with ``seed`` (the reference: from scikit-learn's k-means).
     """
 
     name = "gmm"

@@ -14,8 +14,8 @@ from adascale.maths.activations import unit_rows
 class MahalanobisPP(MDS):
     """Mueller & Hein, "Mahalanobis++: improving OOD detection via feature normalization", ICML 2025.
 
-    `MDS` on ``u = a / ||a||``, in fitting and scoring: ``S = min_c (u - mu_c)^T Sigma^+ (u - mu_c)``. An all-zero row has
-    ``u = 0``.
+    `MDS` on ``u = a / ||a||``, in fitting and scoring: ``S = min_c (u - mu_c)^T Sigma^+ (u - mu_c)``. An all-zero row
+    has ``u = 0``.
     """
 
     name = "mahalanobis_pp"

@@ -34,7 +34,9 @@ class MDS(Detector):
     def _fit(self, reference: Outputs, head: Head) -> None:
         means, counts = class_means(reference, self.name, of=self.made_of)
         self.root_ = precision_root(covariance(reference, means, self.made_of), self.name)
-        self.mean_ = mean_features(reference, self.made_of)  # taken off first: far from the origin the squares below would cancel
+        self.mean_ = mean_features(
+            reference, self.made_of
+        )  # taken off first: far from the origin the squares below would cancel
         self.centres_ = (means[counts > 0] - self.mean_) @ self.root_
 
     def _score(self, outputs: Outputs) -> Tensor:

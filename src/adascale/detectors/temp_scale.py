@@ -21,8 +21,8 @@ class TempScale(Detector):
 
     ``T`` minimises the cross-entropy of ``z / T`` on labelled ID samples that the network was not trained on;
     ``S = -max softmax(z / T)``. The cross-entropy is convex in ``1 / T``, so bisection of its derivative finds the one
-    minimum between ``e^-7`` and ``e^7``; public codes take 50 steps of L-BFGS at a rate of 0.01, which can stop short of
-    it. If every sample is classified correctly there is no minimum, and ``T = 1``.
+    minimum between ``e^-7`` and ``e^7``; public codes take 50 steps of L-BFGS at a rate of 0.01, which can stop short
+    of it. If every sample is classified correctly there is no minimum, and ``T = 1``.
     """
 
     name = "temp_scale"
@@ -31,7 +31,8 @@ class TempScale(Detector):
     fits_on = "val+labels"
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        if bool((rowwise(reference, lambda chunk: chunk.logits.argmax(1), torch.int64) == reference.labels).all()):
+        predicted = rowwise(reference, lambda chunk: chunk.logits.argmax(1), torch.int64)
+        if torch.as_tensor(predicted == reference.labels).all():
             self.temperature_ = torch.ones((), dtype=torch.float64)
             return
         low, high = _LOWEST, _HIGHEST

@@ -24,31 +24,30 @@ _ADDED, _ADDED_PERTURBED = 0.01, 0.025  # to every bin of the two histograms
 
 @dataclass
 class WeiPer(Detector):
-    """Granz et al., "WeiPer: OOD detection using weight perturbations of class projections", NeurIPS 2024 (WeiPer+KLD).
+    """Granz et al., "WeiPer: OOD detection using weight perturbations of class projections", NeurIPS 2024 (its KLD).
 
-    ``Wt`` = ``repeats`` copies of ``W``, each row plus ``delta ||w_c||`` times a random unit vector, with bias ``b``, drawn
-    once with ``seed`` (the public code draws it anew for every batch, so that a score depends on the batch). Histograms
+    ``Wt`` = ``repeats`` copies of ``W``, each row plus ``delta ||w_c||`` times a random unit vector, with bias ``b``,
+    drawn once with ``seed`` (the public code draws it anew for every batch, so that a score depends on the batch). Histograms
     of each sample's ``a`` and of its ``Wt a + b``: ``bins`` equal bins from the least to the largest training value
     (+ 1e-8), as shares of all entries. ``q`` = the histogram smoothed by a uniform kernel (``smooth`` bins for ``a``,
     ``smooth_perturbed`` for the others, ends repeated), ``p`` = the mean of the training samples', not smoothed; with
     .01 (.025) added and normalised again, ``D = KL(p, q) + KL(q, p)``.
-    ``S = D_a + divergence D_Wt - confidence mean_r max softmax(Wt_r a + b)``; the last two weights are the paper's
-    lambda_1 and lambda_2.
+    ``S = D_a + lam_1 D_Wt - lam_2 mean_r max softmax(Wt_r a + b)``.
     """
 
     name = "weiper"
     summary = "histograms of features and perturbed logits against typical ones"
     cost = "product"
     fits_on = "train"
-    search_space: ClassVar[Space] = {"delta": (1.8, 2.0, 2.4), "divergence": (0.1, 1, 2.5), "confidence": (0.1, 1, 2.5)}
+    search_space: ClassVar[Space] = {"delta": (1.8, 2.0, 2.4), "lam_1": (0.1, 1, 2.5), "lam_2": (0.1, 1, 2.5)}
 
     delta: float = number(1.8, least=0)
     repeats: int = number(100, least=1)
     bins: int = number(100, least=1)
     smooth: int = number(4, least=1)
     smooth_perturbed: int = number(15, least=1)
-    divergence: float = number(2.5, least=0)
-    confidence: float = number(0.1, least=0)
+    lam_1: float = number(2.5, least=0)
+    lam_2: float = number(0.1, least=0)
     seed: int = 0
 
     def _fit(self, reference: Outputs, head: Head) -> None:
@@ -58,7 +57,7 @@ class WeiPer(Detector):
         self.perturbed_edges_, self.perturbed_typical_ = self._typical(lambda: self._perturbed(reference))
 
     def _drawn(self, weight: Tensor) -> Tensor:
-        """The perturbed weights (repeats * C, D), float32. NumPy freezes the stream of `RandomState` for all versions."""
+        """The perturbed weights (repeats * C, D), float32. NumPy keeps the stream of `RandomState` forever."""
         copies = weight.repeat(self.repeats, 1)
         noise = torch.from_numpy(np.random.RandomState(self.seed).normal(size=tuple(copies.shape)))
         return (copies + self.delta * row_norms(copies)[:, None] * unit_rows(noise)).float()
@@ -97,4 +96,4 @@ class WeiPer(Detector):
         divergence = symmetric_divergence(self.perturbed_typical_, found, _ADDED_PERTURBED)
         classes = logits.shape[1] // self.repeats
         sure = largest_probability(logits.reshape(-1, classes)).reshape(-1, self.repeats).mean(1)
-        return self.divergence * divergence - self.confidence * sure
+        return self.lam_1 * divergence - self.lam_2 * sure

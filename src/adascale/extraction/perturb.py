@@ -44,8 +44,8 @@ def _channel_std(images: Tensor, view: View) -> Tensor | float:
 
 
 def selected(gradient: Tensor, view: View) -> Tensor:
-    """The mask of the ``floor(C*H*W*o)`` values per image with the lowest (trivial) or highest (salient) ``|g|``; the one
-    with the highest (largest).
+    """The mask of the ``floor(C*H*W*o)`` values per image with the lowest (trivial) or highest (salient) ``|g|``; the
+    one with the highest (largest).
 
     Among equal values the lower index is taken first, so the choice never depends on the batch or the run.
     """

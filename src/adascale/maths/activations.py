@@ -185,8 +185,8 @@ def largest_probability(logits: Tensor) -> Tensor:
 
 
 def log_others(logits: Tensor) -> Tensor:
-    """``log(1 - max_c softmax(z)_c)`` per row, without cancellation: the energy of all logits but the largest, less that
-    of all.
+    """``log(1 - max_c softmax(z)_c)`` per row, without cancellation: the energy of all logits but the largest, less
+    that of all.
     """
     return energy(logits.scatter(1, logits.argmax(1, keepdim=True), -math.inf)) - energy(logits)
 

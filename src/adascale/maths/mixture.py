@@ -53,4 +53,5 @@ def _log_joint(points: Tensor, mixture: Mixture) -> Tensor:
     """``log w_k N(x; mu_k, Sigma)`` (N, K), but for the constants that all pairs share and no step changes."""
     root = mixture.root
     squares = torch.cdist(points @ root, mixture.means @ root).square()
-    return mixture.log_weights + torch.linalg.slogdet(root).logabsdet - squares / 2
+    joint: Tensor = mixture.log_weights + torch.linalg.slogdet(root).logabsdet - squares / 2
+    return joint

@@ -15,8 +15,8 @@ def fit_weibull(tail: Tensor) -> tuple[Tensor, Tensor]:
     """The shape ``k`` and ``log(scale / 10000)`` of the Weibull distribution with location 0 that makes
     ``x = 10000 + tail`` most likely; ``tail`` starts at 0 and is not constant.
 
-    With ``y = log(x / 10000)``, ``k`` solves ``sum e^(k y) y / sum e^(k y) - mean y = 1 / k``, whose left side rises and
-    whose right side falls; ``scale = (mean x^k)^(1/k)``.
+    With ``y = log(x / 10000)``, ``k`` solves ``sum e^(k y) y / sum e^(k y) - mean y = 1 / k``, whose left side rises
+    and whose right side falls; ``scale = (mean x^k)^(1/k)``.
     """
     y = torch.log1p(tail.double() / SHIFT)
     span, mean = float(y.max()), y.mean()
