@@ -32,8 +32,8 @@ class CARef(Detector):
     class-aware decoupled relative feature leveraging", CVPR 2025.
 
     ``m_c`` = mean feature of the training samples predicted as ``c``; with ``c`` the predicted class,
-    ``S = ||a - m_c||_1 / ||a||_1``. A class that is never predicted has the mean of all samples (the authors' code gives
-    NaN). ``||a||_1`` counts as at least 1e-12.
+    ``S = ||a - m_c||_1 / ||a||_1``, whose divisor counts as at least 1e-12. A class that is never predicted has the
+    mean of all samples (NaN in the authors' code).
     """
 
     name = "caref"

@@ -24,7 +24,9 @@ class GMM(Detector):
 
     ``y`` = the first ``dim`` principal components of the features (all, where there are fewer); ``components``
     Gaussians with one covariance ``Sigma`` for all, fitted by EM;
-    ``S = -log sum_k w_k exp(-(y - mu_k)^T Sigma^-1 (y - mu_k) / 2)``. EM starts from ``components`` samples drawn with ``seed`` (the reference: from scikit-learn's k-means).
+    ``S = -log sum_k w_k exp(-(y - mu_k)^T Sigma^-1 (y - mu_k) / 2)``.
+
+    EM starts from ``components`` samples drawn with ``seed`` (the reference: from scikit-learn's k-means).
     """
 
     name = "gmm"

@@ -20,10 +20,10 @@ from adascale.maths.weibull import SHIFT, fit_weibull
 class OpenMax(Detector):
     """Bendale & Boult, "Towards open set deep networks", CVPR 2016.
 
-    ``mu_c`` = mean logits of the correctly classified training samples of class ``c``; a Weibull distribution fits
-    the ``tail`` largest ``||z - mu_c||`` of them, and ``w_c`` is its CDF at the distance of the sample. The ``top``
-    most probable classes are revised, ``zh_c = z_c (1 - w_c omega_c)`` with ``omega = (top + 1 - i) / top`` for the i-th
-    of them and 0 for the others; ``u = sum_c (z_c - zh_c)``; ``S = e^u / (sum_c e^zh_c + e^u)``.
+    ``mu_c`` = mean logits of the correctly classified training samples of class ``c``; a Weibull distribution fits the
+    ``tail`` largest ``||z - mu_c||`` of them, and ``w_c`` is its CDF at the distance of the sample. The ``top`` most
+    probable classes are revised, ``zh_c = z_c (1 - w_c omega_c)`` with ``omega = (top + 1 - i) / top`` for the i-th of
+    them and 0 for the others; ``u = sum_c (z_c - zh_c)``; ``S = e^u / (sum_c e^zh_c + e^u)``.
 
     As in libMR, the tail is shifted to start at 10,000 before the fit (maximum likelihood, location 0). The fit here is
     exact; the one of SciPy that public codes use stops near it.

@@ -27,12 +27,12 @@ class WeiPer(Detector):
     """Granz et al., "WeiPer: OOD detection using weight perturbations of class projections", NeurIPS 2024 (its KLD).
 
     ``Wt`` = ``repeats`` copies of ``W``, each row plus ``delta ||w_c||`` times a random unit vector, with bias ``b``,
-    drawn once with ``seed`` (the public code draws it anew for every batch, so that a score depends on the batch). Histograms
-    of each sample's ``a`` and of its ``Wt a + b``: ``bins`` equal bins from the least to the largest training value
-    (+ 1e-8), as shares of all entries. ``q`` = the histogram smoothed by a uniform kernel (``smooth`` bins for ``a``,
-    ``smooth_perturbed`` for the others, ends repeated), ``p`` = the mean of the training samples', not smoothed; with
-    .01 (.025) added and normalised again, ``D = KL(p, q) + KL(q, p)``.
-    ``S = D_a + lam_1 D_Wt - lam_2 mean_r max softmax(Wt_r a + b)``.
+    drawn once with ``seed`` (the public code draws it anew for every batch, so that a score depends on the batch).
+    Histograms of each sample's ``a`` and of its ``Wt a + b``: ``bins`` equal bins from the least to the largest
+    training value (+ 1e-8), as shares of all entries. ``q`` = the histogram smoothed by a uniform kernel (``smooth``
+    bins for ``a``, ``smooth_perturbed`` for the others, ends repeated), ``p`` = the mean of the training samples', not
+    smoothed; with .01 (.025) added and normalised again, ``D = KL(p, q) + KL(q, p)``. ``S = D_a + lam_1 D_Wt - lam_2
+    mean_r max softmax(Wt_r a + b)``.
     """
 
     name = "weiper"
