@@ -61,11 +61,11 @@ def balanced() -> nn.Module:
 
 @pytest.mark.parametrize("cls", detectors.ALL, ids=lambda cls: cls.name)
 def test_every_method_by_name_and_back_from_disk(cls: type[detectors.Detector], tmp_path: Path) -> None:
-    net, train = balanced(), images(200, seed=9)
+    net, train, val = balanced(), images(200, seed=9), images(60)
     with torch.no_grad():
-        labels = net(train).argmax(1)
+        labels, known = net(train).argmax(1), net(val).argmax(1)
     assert len(set(labels.tolist())) == 5
-    detector = OODDetector(net, cls.name).fit(images(60), train=(train, labels))
+    detector = OODDetector(net, cls.name).fit((val, known), train=(train, labels))
     detector.save(tmp_path / "d.safetensors")
     loaded = OODDetector.load(tmp_path / "d.safetensors", balanced())
     mine, theirs = detector(images(5, seed=1)), loaded(images(5, seed=1))

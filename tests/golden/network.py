@@ -44,14 +44,16 @@ def settings() -> list[tuple[str, dict[str, Any]]]:
         ("combined", {"pixels": "trivial"}),
         ("odin", {}),
         ("odin", {"temperature": 1, "eta": 0.05, "std": [0.25, 0.2, 0.3]}),
+        ("iodin", {"temperature": 1, "eta": 0.5, "std": [0.25, 0.2, 0.3]}),
     ]
 
 
 def views(net: Network, method: str, parameters: dict[str, Any], x: Array) -> Array:
     """The perturbed copies of the images."""
     features, pull = images.dense(net.V, net.v)
-    if method == "odin":
-        return np.array([images.odin_input(one, features, pull, net.head, **parameters) for one in x])
+    if method in ("odin", "iodin"):
+        given = {**parameters, "one": method == "iodin"}
+        return np.array([images.odin_input(each, features, pull, net.head, **given) for each in x])
     gradients = [images.logit_gradient(one, features, pull, net.head) for one in x]
     return np.array([images.perturbed(one, g, **parameters) for one, g in zip(x, gradients, strict=True)])
 

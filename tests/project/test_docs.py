@@ -18,6 +18,7 @@ FITTED_ON = {
     "ID images, and training images for members that need labels": "fitted on ID images (and on training images, for "
     "members that need labels)",
     "a few ID images": "fitted on a few ID images",
+    "a few ID images, labels": "fitted on a few ID images with labels",
     "training images": "fitted on training images",
     "training images, labels": "fitted on training images with labels",
 }

@@ -120,3 +120,135 @@ def relation(head: Head, known: Samples, power: float = 1, threshold: float = 0.
         return -math.fsum(edge**power for edge in edges if edge > threshold)
 
     return score
+
+
+def mahalanobis_pp(head: Head, known: Samples) -> Score:
+    """`mds` of ``a / ||a||``."""
+    by_class = mds(head, known._replace(a=np.array([unit(a) for a in known.a])))
+    return lambda x: by_class(x._replace(a=unit(x.a)))
+
+
+def neco(head: Head, known: Samples, dim: int | None = None, max_logit: bool = True) -> Score:
+    """Minus the share of the standardised feature's length in the first principal components, times the max logit."""
+    mean, deviation = known.a.mean(0), known.a.std(0)
+    scale = np.where(deviation > 0, deviation, 1)
+    _, lengths, directions = np.linalg.svd((known.a - mean) / scale)
+    variances = lengths**2
+    if dim is None:
+        dim = next(d for d in range(1, len(variances) + 1) if variances[:d].sum() >= 0.9 * variances.sum())
+
+    def score(x: Sample) -> float:
+        point = (x.a - mean) / scale
+        share = length(directions[:dim] @ point) / length(point) if point.any() else 0.0
+        return -share * float(x.z.max()) if max_logit else -share
+
+    return score
+
+
+def cfood(head: Head, known: Samples, rho: float = 0.01, fraction: float = 1.0) -> Score:
+    """The least kappa at which ``d_i(kappa) >= ||v - r_i||^2`` for a share rho of the bank, else 1.
+
+    All of ``known`` is the bank: which share of the training samples is drawn is not part of the definition.
+    """
+    assert fraction == 1.0
+    bank = np.array([unit(a) for a in known.a])
+    n = len(bank)
+    grid, kappas = [*np.linspace(0.001, 0.1, 100), *np.linspace(0.105, 0.5, 81), *np.linspace(0.51, 0.99, 49)], []
+    places: list[int] = []
+    for kappa in grid:
+        place = int(kappa * n - 1)
+        if not places or place > places[-1]:
+            places.append(place)
+            kappas.append(float(kappa))
+    sorted_ = [np.sort([length(one - other) ** 2 for other in bank]) for one in bank]
+
+    def score(x: Sample) -> float:
+        v = unit(x.a)
+        squares = [length(v - row) ** 2 for row in bank]
+        for kappa, place in zip(kappas, places, strict=True):
+            near = sum(row[place + 1] >= square for row, square in zip(sorted_, squares, strict=True))
+            if near / n >= rho:
+                return kappa
+        return 1.0
+
+    return score
+
+
+def caref(head: Head, known: Samples) -> Score:
+    """``||a - m_c||_1 / ||a||_1``, ``m_c`` the mean of the samples predicted as the predicted class."""
+    means = _predicted_means(head, known)
+    return lambda x: float(np.abs(x.a - means[x.z.argmax()]).sum() / max(1e-12, np.abs(x.a).sum()))
+
+
+def cadref(head: Head, known: Samples, logit_score: str = "energy") -> Score:
+    """The error along the signs of the predicted class's weights over L(z), that against them over the mean L."""
+    means = _predicted_means(head, known)
+
+    def L(z: Array) -> float:
+        p = np.sort(softmax(z))[-max(10, len(z) // 10) :]
+        found = {"energy": E(z), "mls": z.max(), "msp": p.max(), "gen": 1 / float((p**0.1 * (1 - p) ** 0.1).sum())}
+        return float(found[logit_score])
+
+    typical = max(1e-12, float(np.mean([L(z) for z in known.z])))
+
+    def score(x: Sample) -> float:
+        c = int(x.z.argmax())
+        d = (x.a - means[c]) * np.sign(head.W[c])
+        error = sum(v for v in d if v > 0) / max(1e-12, L(x.z)) + sum(-v for v in d if v < 0) / typical
+        return float(error) / max(1e-12, float(np.abs(x.a).sum()))
+
+    return score
+
+
+def _predicted_means(head: Head, known: Samples) -> list[Array]:
+    predicted = known.z.argmax(1)
+    return [known.a[predicted == c if (predicted == c).any() else slice(None)].mean(0) for c in range(len(head.b))]
+
+
+def gmm(head: Head, known: Samples, components: int = 50, dim: int = 50, seed: int = 0) -> Score:
+    """``-log sum_k w_k exp(-(y - mu_k)^T P (y - mu_k) / 2)``, y the first principal components; EM from drawn rows."""
+    mean = known.a.mean(0)
+    _, _, directions = np.linalg.svd(known.a - mean)
+    project = directions[:dim]
+    y = (known.a - mean) @ project.T
+    drawn = sorted(np.random.RandomState(seed).permutation(len(y))[:components])
+    shares = np.array([np.eye(components)[np.argmin([length(row - y[i]) for i in drawn])] for row in y])
+    before = -math.inf
+    for _ in range(50):
+        weights, means, covariance = _mixture(y, shares)
+        log_det = np.linalg.slogdet(covariance)[1]
+        inverse = np.linalg.inv(covariance)
+        joint = np.array(
+            [
+                [
+                    math.log(w) - log_det / 2 - (row - m) @ inverse @ (row - m) / 2
+                    for w, m in zip(weights, means, strict=True)
+                ]
+                for row in y
+            ]
+        )
+        likely = np.array([E(row) for row in joint])
+        shares = np.exp(joint - likely[:, None])
+        if abs(likely.mean() - before) < 1e-3:
+            break
+        before = likely.mean()
+    weights, means, covariance = _mixture(y, shares)
+    inverse = np.linalg.inv(covariance)
+
+    def score(x: Sample) -> float:
+        at = project @ (x.a - mean)
+        return -E(
+            np.array([math.log(w) - (at - m) @ inverse @ (at - m) / 2 for w, m in zip(weights, means, strict=True)])
+        )
+
+    return score
+
+
+def _mixture(y: Array, shares: Array) -> tuple[Array, Array, Array]:
+    """Weights, means and the one covariance (+ 1e-6 on its diagonal) of points that belong to components by shares."""
+    counts = shares.sum(0) + 10 * np.finfo(np.float64).eps
+    means = (shares.T @ y) / counts[:, None]
+    covariance = np.zeros((y.shape[1], y.shape[1]))
+    for k, mean in enumerate(means):
+        covariance += (shares[:, k, None] * (y - mean)).T @ (y - mean)
+    return counts / counts.sum(), means, covariance / counts.sum() + 1e-6 * np.eye(y.shape[1])

@@ -99,12 +99,15 @@ def odin_input(
     temperature: float = 1000,
     eta: float = 0.0014,
     std: Sequence[float] = (),
+    one: bool = False,
 ) -> Array:
-    """``x - eta sign(d CE(z / T, y_pred) / d x) / std`` with ``sign(0) = 1``."""
+    """``x - eta sign(d CE(z / T, y_pred) / d x) / std`` with ``sign(0) = 1``; ``one``: only at the largest ``|g|``."""
     z = head(features(x))
     at_logits = softmax(z / temperature)
     at_logits[z.argmax()] -= 1
     g = pull(x, head.W.T @ at_logits / temperature)
     step = np.where(g >= 0, 1.0, -1.0) / (np.array(std)[:, None, None] if std else 1.0)
+    if one:
+        step = np.where(np.arange(g.size).reshape(g.shape) == np.abs(g).argmax(), step, 0)
     moved: Array = x - eta * step
     return moved

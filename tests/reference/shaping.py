@@ -87,6 +87,14 @@ def vra(head: Head, known: Samples, low: float = 60, high: float = 95) -> Score:
     return score
 
 
+def laps(head: Head, known: Samples, width: float = 1.5, shift: float = 13) -> Score:
+    """Each feature clipped to ``[mu - (1.5 - 13 m) sigma, mu + (1.5 + 13 m) sigma]``, ``m = mean(mu) - mu``."""
+    mu, sigma = known.a.mean(0), known.a.std(0)
+    m = mu.mean() - mu
+    low, high = mu - (width - shift * m) * sigma, mu + (width + shift * m) * sigma
+    return lambda x: -E(head(np.minimum(np.maximum(x.a, low), high)))
+
+
 def optfs(head: Head, known: Samples, form: str = "plain", bins: int = 100) -> Score:
     """Bins of equal width over ``[q0.001, q0.999]``; each has a factor theta by its share in the predicted logit."""
     low, high = np.quantile(known.a, 0.001), np.quantile(known.a, 0.999)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conftest import ORACLES, needs_oracles
-from tests.reference.methods import METHODS
+from tests.reference.methods import METHODS, UNPUBLISHED
 from tests.reference.published import CASES, deviations, metric_deviations
 
 pytestmark = needs_oracles
@@ -24,7 +24,7 @@ def test_transcription(case: str) -> None:
         assert deviation < TOLERANCE.get(method, 1e-9), f"{case} {entry}"
         seen.add(method)
     network_only = set() if case == "case_E_convnet" else {"odin"}
-    assert seen == set(METHODS) - network_only - {"combined", "activation_shift"}
+    assert seen == set(METHODS) - network_only - UNPUBLISHED
 
 
 def test_metrics() -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 
-Pixels = Literal["trivial", "random", "salient", "all"]
+Pixels = Literal["trivial", "random", "salient", "largest", "all"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +76,9 @@ class Head:
 class View:
     """A perturbation of the input, ``x + step * sign(g)`` on chosen pixels. Equal views share one pass.
 
-    pixels: ``trivial`` (lowest ``|g|``), ``salient`` (highest), ``all``, or ``random`` (no gradient: positions and
-    signs come from one draw of ``seed`` per input shape). fraction: the paper's ``o``, the share of all channel
-    values. step: the paper's ``epsilon``, in normalised input units.
+    pixels: ``trivial`` (lowest ``|g|``), ``salient`` (highest), ``largest`` (the one value with the highest), ``all``,
+    or ``random`` (no gradient: positions and signs come from one draw of ``seed`` per input shape). fraction: the
+    paper's ``o``, the share of all channel values. step: the paper's ``epsilon``, in normalised input units.
 
     ``g`` is the gradient of the predicted class's logit, or, where a temperature ``T`` is given, of the cross-entropy
     of ``z / T`` against the predicted class (ODIN; there ``sign(0) = 1``). std: the step is divided by it, channel by
@@ -100,7 +100,7 @@ class View:
         if not (math.isfinite(self.step) and self.seed == int(self.seed)):
             raise InputError(f"step={self.step}, seed={self.seed}; the step is a finite number, the seed a whole one.")
         # Fields without effect are set to one value, so that views with the same effect are equal.
-        if self.pixels == "all":
+        if self.pixels in ("all", "largest"):
             object.__setattr__(self, "fraction", 1.0)
         if self.pixels == "random":
             object.__setattr__(self, "temperature", None)

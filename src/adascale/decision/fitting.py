@@ -108,7 +108,7 @@ class Plan:
             return 1.0
         if train and not self.takes_both:
             return 0.0
-        return {"nothing": 0.0, "val": 0.2, "val+train": 0.2}.get(self.method.fits_on, 0.5)
+        return {"nothing": 0.0, "val": 0.2, "val+labels": 0.2, "val+train": 0.2}.get(self.method.fits_on, 0.5)
 
     def chosen(self, n: int, train: bool = False) -> list[int]:
         """The images among n to choose parameters on; empty if nothing will be tuned. train: as in `share`.

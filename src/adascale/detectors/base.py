@@ -21,7 +21,7 @@ from adascale.maths.pieces import all_finite
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-FitsOn = Literal["nothing", "val", "train", "train+labels", "val+train"]
+FitsOn = Literal["nothing", "val", "val+labels", "train", "train+labels", "val+train"]
 Cost = Literal["light", "product", "bank", "heavy"]
 Signed = Literal["any", "relu", "as is"]
 Space = Mapping[str, tuple[Any, ...]]
@@ -237,7 +237,7 @@ class Detector(ABC):
         """The finite rows, or one sentence about what is missing."""
         if reference is None or not len(reference):
             raise InputError(f"{self.name} learns from in-distribution samples and got none; pass them to fit.")
-        if self.fits_on == "train+labels":
+        if self.fits_on in ("val+labels", "train+labels"):
             self._check_labels(reference)
         self._check_shapes(reference, head)
         finite = rowwise(reference, lambda chunk: finite_rows(chunk, self.views, self.reads_features), torch.bool)
@@ -248,7 +248,8 @@ class Detector(ABC):
     def _check_labels(self, reference: Outputs) -> None:
         labels, classes = reference.labels, reference.logits.shape[1]
         if labels is None:
-            raise InputError(f"{self.name} needs the training labels; give batches as (images, labels).")
+            whose = "the training labels" if self.fits_on == "train+labels" else "the labels of the ID images"
+            raise InputError(f"{self.name} needs {whose}; give batches as (images, labels).")
         if int(labels.min()) < 0 or int(labels.max()) >= classes:
             raise InputError(
                 f"Labels run from {int(labels.min())} to {int(labels.max())}; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,12 +13,19 @@ from adascale.detectors.rows import in_chunks
 from adascale.maths.quantiles import quantiles
 
 BANK_ROWS = 2048
+Map = Callable[[Tensor], Tensor]
+
+
+def as_is(features: Tensor) -> Tensor:
+    """The features themselves, in float64."""
+    return features.double()
 
 
 def class_means(
-    reference: Outputs, name: str, *, every_class: bool = False, keep: Tensor | None = None
+    reference: Outputs, name: str, *, every_class: bool = False, keep: Tensor | None = None, of: Map = as_is
 ) -> tuple[Tensor, Tensor]:
-    """Mean features (C, D) and counts (C) by label; ``keep``: a mask of the samples that count.
+    """Mean features (C, D) and counts (C) by label; ``keep``: a mask of the samples that count; ``of``: what is made of
+    the features first.
 
     A class without a sample has mean 0; with ``every_class`` it is refused instead.
     """
@@ -31,7 +38,7 @@ def class_means(
         start += len(chunk)
         assert chunk.labels is not None  # checked by the base class
         labels = chunk.labels[rows]
-        total.index_add_(0, labels, chunk.features[rows].double())
+        total.index_add_(0, labels, of(chunk.features[rows]))
         counts += torch.bincount(labels, minlength=classes)
     missing = (counts == 0).nonzero().flatten().tolist()
     if every_class and missing:
@@ -43,11 +50,11 @@ def class_means(
     return total / counts.clamp_min(1)[:, None], counts
 
 
-def mean_features(reference: Outputs) -> Tensor:
-    """The mean (D) of all samples."""
+def mean_features(reference: Outputs, of: Map = as_is) -> Tensor:
+    """The mean (D) of all samples; ``of``: what is made of the features first."""
     total = torch.zeros(reference.features.shape[1], dtype=torch.float64)
     for chunk in in_chunks(reference):
-        total += chunk.features.double().sum(0)
+        total += of(chunk.features).sum(0)
     return total / len(reference)
 
 
@@ -56,13 +63,24 @@ def feature_quantiles(reference: Outputs, shares: Sequence[float]) -> list[float
     return quantiles(lambda: (chunk.features for chunk in in_chunks(reference)), shares)
 
 
-def covariance(reference: Outputs, centres: Tensor) -> Tensor:
-    """``mean of (a - m)(a - m)^T`` (D, D); ``centres``: one ``m`` (D) for all, or one for each class (C, D)."""
+def feature_deviations(reference: Outputs, mean: Tensor) -> Tensor:
+    """The standard deviation (D) of each feature."""
+    total = torch.zeros_like(mean)
+    for chunk in in_chunks(reference):
+        total += (chunk.features.double() - mean).square().sum(0)
+    return (total / len(reference)).sqrt()
+
+
+def covariance(reference: Outputs, centres: Tensor, of: Map = as_is) -> Tensor:
+    """``mean of (a - m)(a - m)^T`` (D, D); ``centres``: one ``m`` (D) for all, or one for each class (C, D); ``of``:
+    what is made of the features first.
+    """
     size = reference.features.shape[1]
     total = torch.zeros(size, size, dtype=torch.float64)
     for chunk in in_chunks(reference):
         # A copy in float64 first: it is ours to write into, and one block less of memory.
-        centred = chunk.features.to(torch.float64, copy=True)
+        centred = of(chunk.features)
+        centred = centred.clone() if centred is chunk.features else centred
         centred -= centres if centres.ndim == 1 else centres[chunk.labels]
         total.addmm_(centred.T, centred)
     return total / len(reference)

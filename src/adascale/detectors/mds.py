@@ -8,7 +8,14 @@ from torch import Tensor
 
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector
-from adascale.detectors.classes import class_means, covariance, mean_features, precision_root, squared_distances
+from adascale.detectors.classes import (
+    as_is,
+    class_means,
+    covariance,
+    mean_features,
+    precision_root,
+    squared_distances,
+)
 
 
 @dataclass
@@ -25,10 +32,17 @@ class MDS(Detector):
     fits_on = "train+labels"
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        means, counts = class_means(reference, self.name)
-        self.root_ = precision_root(covariance(reference, means), self.name)
-        self.mean_ = mean_features(reference)  # taken off first: far from the origin the squares below would cancel
+        means, counts = class_means(reference, self.name, of=self.made_of)
+        self.root_ = precision_root(covariance(reference, means, self.made_of), self.name)
+        self.mean_ = mean_features(
+            reference, self.made_of
+        )  # taken off first: far from the origin the squares below would cancel
         self.centres_ = (means[counts > 0] - self.mean_) @ self.root_
 
     def _score(self, outputs: Outputs) -> Tensor:
-        return squared_distances((outputs.features.double() - self.mean_) @ self.root_, self.centres_).amin(1)
+        points = (self.made_of(outputs.features) - self.mean_) @ self.root_
+        return squared_distances(points, self.centres_).amin(1)
+
+    def made_of(self, features: Tensor) -> Tensor:
+        """What the distances are measured on."""
+        return as_is(features)

@@ -44,16 +44,17 @@ def _channel_std(images: Tensor, view: View) -> Tensor | float:
 
 
 def selected(gradient: Tensor, view: View) -> Tensor:
-    """The mask of the ``floor(C*H*W*o)`` values per image with the lowest (trivial) or highest (salient) ``|g|``.
+    """The mask of the ``floor(C*H*W*o)`` values per image with the lowest (trivial) or highest (salient) ``|g|``; the
+    one with the highest (largest).
 
     Among equal values the lower index is taken first, so the choice never depends on the batch or the run.
     """
     if view.pixels == "all":
         return torch.ones_like(gradient, dtype=torch.bool)
     size = gradient.abs().flatten(1)
-    if view.pixels == "salient":
+    if view.pixels in ("salient", "largest"):
         size = -size
-    count = pixel_count(size.shape[1], view.fraction)
+    count = 1 if view.pixels == "largest" else pixel_count(size.shape[1], view.fraction)
     # Exporters know no kthvalue; outside of them it is the faster one, for a single small image three times.
     last = _largest_of_lowest(size, count) if torch.compiler.is_compiling() else size.kthvalue(count, 1, True).values
     chosen: Tensor = first_ties(size < last, size == last, count)

@@ -202,6 +202,19 @@ def largest_probability(logits: Tensor, marked: bool = False) -> Tensor:
     return (largest.double() - total).exp_()
 
 
+def log_others(logits: Tensor) -> Tensor:
+    """``log(1 - max_c softmax(z)_c)`` per row, without cancellation: the energy of all logits but the largest, less
+    that of all.
+    """
+    return energy(logits.scatter(1, logits.argmax(1, keepdim=True), -math.inf)) - energy(logits)
+
+
+def entropy(logits: Tensor) -> Tensor:
+    """``-sum_c p_c log p_c`` per row, ``p = softmax(z)``."""
+    log_p = logits.double().log_softmax(1)
+    return -(log_p.exp() * log_p).sum(1)
+
+
 def energy_of(logits: Floats) -> float:
     """`energy` of one row of finite logits."""
     top = logits.max()
@@ -210,11 +223,9 @@ def energy_of(logits: Floats) -> float:
 
 def generalised_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:
     """``sum over the M most probable classes of p^gamma (1 - p)^gamma`` per row; ``1 - p`` without cancellation."""
-    total = energy(logits)[:, None]
-    others = energy(logits.scatter(1, logits.argmax(1, keepdim=True), -math.inf))[:, None]  # without the largest
-    log_p = _largest(logits, top).double() - total
+    log_p = _largest(logits, top).double() - energy(logits)[:, None]
     rest = torch.log1p(-log_p.exp().clamp(max=0.5))  # only the most probable class can have more than one half
-    rest = rest.scatter(1, log_p.argmax(1, keepdim=True), others - total)
+    rest = rest.scatter(1, log_p.argmax(1, keepdim=True), log_others(logits)[:, None])
     return (gamma * (log_p + rest)).exp().sum(1)
 
 
