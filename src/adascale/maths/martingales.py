@@ -26,31 +26,26 @@ _LEAST = 2.0**-53  # in place of a p-value of 0, which differences can have
 
 
 class Wagers:
-    """What the players have. log_wealth: ``log prod f``; log_sum: ``log R`` of each player."""
+    """What the players have. logs[0]: ``log prod f`` of each player; logs[1]: ``log R`` of each player."""
 
     def __init__(self, *shape: int) -> None:
-        self.log_wealth, self.log_sum = np.zeros(shape), np.full(shape, -np.inf)
+        self.logs = np.stack([np.zeros(shape), np.full(shape, -np.inf)])
 
     def play(self, bets: np.ndarray) -> None:
         """bets: ``log f_t(p_t)`` of each player."""
-        self.log_wealth = self.log_wealth + bets
-        self.log_sum = np.logaddexp(self.log_sum, 0.0) + bets
+        self.logs[1] = np.logaddexp(self.logs[1], 0.0)
+        self.logs += bets
 
-    @property
-    def ever(self) -> np.ndarray:
-        """``log M_t``."""
-        return _log_mean(self.log_wealth)
-
-    @property
-    def continuing(self) -> np.ndarray:
-        """``log R_t``."""
-        return _log_mean(self.log_sum)
+    def evidence(self) -> np.ndarray:
+        """``log M_t`` and ``log R_t``, means over the players, once they have played."""
+        most = self.logs.max(-1)
+        return np.asarray(most + np.log(np.exp(self.logs - most[..., None]).mean(-1)))
 
     def state(self) -> dict[str, np.ndarray]:
-        return {"log_wealth": self.log_wealth, "log_sum": self.log_sum}
+        return {"logs": self.logs}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.log_wealth, self.log_sum = state["log_wealth"], state["log_sum"]
+        self.logs = state["logs"]
 
 
 def power_bets(p: np.ndarray) -> np.ndarray:
@@ -74,11 +69,11 @@ class Histograms:
 
     def bets(self, p: np.ndarray) -> np.ndarray:
         """``log f(p)`` of each player, who then learns from p."""
-        part = np.minimum((np.asarray(p)[..., None] * PARTS).astype(np.int64), PARTS - 1)[..., None]
-        count = np.take_along_axis(self.counts, part, -1)[..., 0]
-        bets = np.log(PARTS * (count + _START) / (self.counts.sum(-1) + PARTS * _START))
-        self.counts = self.counts * (1 - 1 / MEMORY)[:, None]
-        np.put_along_axis(self.counts, part, np.take_along_axis(self.counts, part, -1) + 1, -1)
+        part = np.minimum((np.asarray(p)[..., None] * PARTS).astype(np.int64), PARTS - 1)
+        place = (*np.indices(part.shape, sparse=True), part)
+        bets = np.log(PARTS * (self.counts[place] + _START) / (self.counts.sum(-1) + PARTS * _START))
+        self.counts *= (1 - 1 / MEMORY)[:, None]
+        self.counts[place] += 1
         return np.asarray(bets)
 
     def state(self) -> dict[str, np.ndarray]:
@@ -86,7 +81,3 @@ class Histograms:
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         self.counts = state["parts"]
-
-
-def _log_mean(logs: np.ndarray) -> np.ndarray:
-    return np.asarray(np.logaddexp.reduce(logs, axis=-1) - np.log(logs.shape[-1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -22,57 +23,70 @@ _LN10, _MOST = math.log(10), 300.0  # evidence beyond 10^300 is printed as that
 
 @dataclass
 class Contribution:
-    """An image that added to the evidence. factor: the power of ten by which it multiplied it."""
+    """An image that added to the evidence. log10_factor: what it multiplied the evidence by."""
 
     image: int
     name: str | None
-    factor: float
+    log10_factor: float
+
+
+@dataclass
+class Rise:
+    """When the evidence of one name began to rise.
+
+    total: the sum of all gains, which falls as long as nothing has changed. since: the image at which it was lowest; a
+    change comes most likely right after it. top: the images after that which added most.
+    """
+
+    total: float = 0.0
+    lowest: float = 0.0
+    since: int = 0
+    top: list[Contribution] = field(default_factory=list)
+
+    def add(self, gain: float, image: int, name: str | None) -> None:
+        self.total += gain
+        if self.total <= self.lowest:
+            self.lowest, self.since, self.top = self.total, image, []
+        elif gain > 0 and (len(self.top) < TOP or gain > self.top[-1].log10_factor * _LN10):
+            every = [*self.top, Contribution(image, name, gain / _LN10)]
+            self.top = sorted(every, key=lambda one: -one.log10_factor)[:TOP]
+
+    @classmethod
+    def restored(cls, state: Mapping[str, Any]) -> Rise:
+        return cls(**{**state, "top": [Contribution(**one) for one in state["top"]]})
 
 
 @dataclass
 class Alarm:
-    """One alarm. Evidence is in logarithms.
-
-    since: the evidence has risen since the image after this one, the last at which it was as low as ever before: the
-    most likely place of a change. top: the images after that which added most.
-    """
+    """One alarm. Evidence is in natural logarithms. raised_at: the image that raised it; an alarm stays raised."""
 
     name: str
     kind: Kind
     log_limit: float
-    log_evidence: float = -math.inf
-    log_highest: float = -math.inf
+    log_evidence: float
+    log_highest: float
     raised_at: int | None = None
-    since: int = 0
-    top: list[Contribution] = field(default_factory=list)
-    _total: float = 0.0
-    _lowest: float = 0.0
 
-    def update(self, log_evidence: float, log_before: float, image: int, name: str | None) -> bool:
-        """Take in the evidence after an image, and say whether this image raised the alarm.
+    @classmethod
+    def made(cls, name: str, kind: Kind, limit: float) -> Alarm:
+        start = 0.0 if kind == "ever" else -_MOST * _LN10  # M_0 = 1, R_0 = 0
+        return cls(name, kind, math.log(limit), start, start)
 
-        log_before: what the evidence would be if the image had added nothing.
-        """
-        gain = log_evidence - log_before
-        self._total += gain
+    def update(self, log_evidence: float, image: int) -> bool:
+        """Take in the evidence after an image, and say whether this image raised the alarm."""
         self.log_evidence, self.log_highest = log_evidence, max(self.log_highest, log_evidence)
-        if self._total <= self._lowest:
-            self._lowest, self.since, self.top = self._total, image, []
-        elif gain > 0 and (len(self.top) < TOP or gain > self.top[-1].factor * _LN10):
-            self.top = sorted([*self.top, Contribution(image, name, gain / _LN10)], key=lambda one: -one.factor)[:TOP]
-        if self.raised_at is None and log_evidence >= self.log_limit:
-            self.raised_at = image
-            return True
-        return False
+        if self.raised or log_evidence < self.log_limit:
+            return False
+        self.raised_at = image
+        return True
 
     @property
     def raised(self) -> bool:
         return self.raised_at is not None
 
     @property
-    def risen(self) -> bool:
-        """Whether the evidence has grown at least tenfold since its lowest point."""
-        return self._total - self._lowest >= _LN10
+    def title(self) -> str:
+        return f"{self.name} ({self.kind})"
 
     def promise(self) -> str:
         """What is promised about false alarms of this one."""
@@ -84,37 +98,29 @@ class Alarm:
             f"images with a chance of at most n / {limit:.6g}"
         )
 
-    def summary(self) -> dict[str, Any]:
-        """All about the alarm, ready for JSON. p_value: only for ``ever``; it may be looked at at any time."""
+    def summary(self, rise: Rise) -> dict[str, Any]:
+        """All about the alarm, ready for JSON. p_value: only for ``ever``; it may be looked at at any time.
+
+        since: the first image of the rise, if the evidence has grown at least tenfold since, or the alarm is raised.
+        """
+        risen = self.raised or rise.total - rise.lowest >= _LN10
         return {
             "name": self.name,
             "kind": self.kind,
             "says": MEANINGS[self.name],
             "promise": self.promise(),
-            "evidence": 10 ** min(_MOST, log10(self.log_evidence)),
+            "evidence": 10 ** log10(self.log_evidence),
             "log10_evidence": log10(self.log_evidence),
-            "limit": math.exp(self.log_limit),
-            "p_value": min(1.0, math.exp(-max(0.0, self.log_highest))) if self.kind == "ever" else None,
+            "limit": round(math.exp(self.log_limit), 6),
+            "log10_limit": log10(self.log_limit),
+            "p_value": math.exp(-max(0.0, self.log_highest)) if self.kind == "ever" else None,
             "raised": self.raised,
             "raised_at": self.raised_at,
-            "since": self.since + 1 if self.risen or self.raised else None,
-            "top": [asdict(one) for one in self.top],
+            "since": rise.since + 1 if risen else None,
+            "top": [asdict(one) for one in rise.top] if risen else [],
         }
-
-    def state(self) -> dict[str, Any]:
-        """Everything, ready for JSON: an infinite logarithm is None."""
-        return {name: None if value == -math.inf else value for name, value in asdict(self).items()}
-
-    @classmethod
-    def restored(cls, state: dict[str, Any]) -> Alarm:
-        logs = {name: -math.inf if state[name] is None else state[name] for name in ("log_evidence", "log_highest")}
-        own = {name.removeprefix("_"): value for name, value in {**state, **logs}.items()}
-        alarm = cls(**{name: own[name] for name in ("name", "kind", "log_limit", *logs, "raised_at", "since")})
-        alarm.top = [Contribution(**one) for one in state["top"]]
-        alarm._total, alarm._lowest = state["_total"], state["_lowest"]
-        return alarm
 
 
 def log10(natural: float) -> float:
-    """The logarithm to base ten of what has this natural logarithm; at least -300."""
-    return max(-_MOST, natural / _LN10)
+    """The logarithm to base ten of what has this natural logarithm, from -300 to 300."""
+    return min(_MOST, max(-_MOST, natural / _LN10))

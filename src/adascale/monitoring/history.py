@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -13,22 +13,32 @@ class History:
     """Rows of numbers, each with the number of its image."""
 
     def __init__(self, width: int) -> None:
-        self.images, self.rows = np.empty(0, dtype=np.int64), np.empty((0, width))
-        self.step = 1
-        self._pending = 0
+        self._rows = np.empty((MOST, 1 + width))
+        self._size, self._step, self._skipped = 0, 1, 0
 
-    def add(self, image: int, row: np.ndarray) -> None:
-        self._pending += 1
-        if self._pending < self.step:
+    @property
+    def images(self) -> list[int]:
+        found: list[int] = self._rows[: self._size, 0].astype(np.int64).tolist()
+        return found
+
+    @property
+    def rows(self) -> np.ndarray:
+        return self._rows[: self._size, 1:]
+
+    def add(self, image: int, row: Sequence[float]) -> None:
+        self._skipped += 1
+        if self._skipped < self._step:
             return
-        self._pending = 0
-        self.images, self.rows = np.append(self.images, image), np.vstack([self.rows, row])
-        if len(self.images) == MOST:
-            self.images, self.rows, self.step = self.images[1::2], self.rows[1::2], 2 * self.step
+        self._rows[self._size, 0], self._rows[self._size, 1:] = image, row
+        self._size, self._skipped = self._size + 1, 0
+        if self._size == MOST:
+            self._rows[: MOST // 2] = self._rows[1::2].copy()
+            self._size, self._step = MOST // 2, 2 * self._step
 
     def state(self) -> dict[str, np.ndarray]:
-        return {"images": self.images, "rows": self.rows, "steps": np.array([self.step, self._pending])}
+        return {"rows": self._rows[: self._size], "steps": np.array([self._step, self._skipped])}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self.images, self.rows = state["images"], state["rows"]
-        self.step, self._pending = state["steps"].tolist()
+        self._size = len(state["rows"])
+        self._rows[: self._size] = state["rows"]
+        self._step, self._skipped = state["steps"].tolist()

@@ -129,7 +129,7 @@ class Monitor:
         if cls is not None:
             bets = self._histograms.bets(np.array([self._class_ranks.place(cls, w)]))
             raised += self._games[1].play(bets, self.images, name)
-        self._history.add(self.images, np.concatenate([game.evidence() for game in self._games]))
+        self._history.add(self.images, [alarm.log_evidence for alarm in self.alarms])
         return raised
 
     def update_many(
@@ -166,9 +166,9 @@ class Monitor:
             **self.options,
             "exact": self._ranks.exact,
             "alarm": bool(self.raised),
-            "raised": [f"{alarm.name} ({alarm.kind})" for alarm in self.raised],
+            "raised": [alarm.title for alarm in self.raised],
             "promise": self.promise(),
-            "alarms": [alarm.summary() for alarm in self.alarms],
+            "alarms": [one for game in self._games for one in game.summary()],
             "ood_share": None
             if share is None
             else {**share._asdict(), "confidence": CONFIDENCE, "images": len(self._recent)},
@@ -188,11 +188,10 @@ class Monitor:
 
         At most 1024 points, evenly spaced; the last is the present.
         """
-        images, rows = self._history.images.tolist(), self._history.rows
+        images, rows = self._history.images, self._history.rows
         if self.used and (not images or images[-1] != self.images):
-            now = np.concatenate([game.evidence() for game in self._games])
-            images, rows = [*images, self.images], np.vstack([rows, now])
-        columns = {f"{alarm.name} ({alarm.kind})": rows[:, i] for i, alarm in enumerate(self.alarms)}
+            images, rows = [*images, self.images], np.vstack([rows, [alarm.log_evidence for alarm in self.alarms]])
+        columns = {alarm.title: rows[:, i] for i, alarm in enumerate(self.alarms)}
         return {"images": images, **{name: [log10(one) for one in column.tolist()] for name, column in columns.items()}}
 
     def save(self, path: str | Path) -> None:
@@ -214,9 +213,8 @@ class Monitor:
             start = f"{prefix}."
             part.restore({name.removeprefix(start): a for name, a in arrays.items() if name.startswith(start)})
         made._recent = arrays["recent"]
-        saved = iter(record["alarms"])
-        for game in made._games:
-            game.alarms = [Alarm.restored(next(saved)) for _ in game.alarms]
+        for game, saved in zip(made._games, record["games"], strict=True):
+            game.restore(saved)
         return made
 
     def _parts(self) -> dict[str, _Part]:
@@ -232,8 +230,8 @@ class Monitor:
         return {name: np.ascontiguousarray(a) for name, a in {**arrays, "recent": self._recent}.items()}
 
     def _record(self) -> dict[str, Any]:
-        alarms = [alarm.state() for alarm in self.alarms]
-        return {"options": self.options, "alarms": alarms, **{name: getattr(self, name) for name in _NUMBERS}}
+        games = [game.record() for game in self._games]
+        return {"options": self.options, "games": games, **{name: getattr(self, name) for name in _NUMBERS}}
 
 
 def fingerprint(calibration: Sequence[float] | Tensor | np.ndarray) -> str:
