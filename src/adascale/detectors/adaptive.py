@@ -149,7 +149,7 @@ class Adaptive(Shaping):
         return torch.from_numpy(self._ratios(outputs))
 
     def diagnostics(self, outputs: Outputs) -> Mapping[str, Tensor]:
-        """``Q``, ``C_o``, the statistic (``q_prime``), ``F`` (``share``), ``p``, ``r``, ``E(z)`` and ``E`` of the scaled
+        """``Q``, ``C_o``, the statistic (``q_prime``), ``F`` (``share``), ``p``, ``r``, ``E(z)`` and that of the scaled
         logits (N,); ``|a_eps - a|`` and ``a_eps`` (N, D), each row in the order of ``a`` from its largest entry.
         Nothing where the outputs lack the view.
         """
