@@ -34,7 +34,8 @@ def asked(detector: OODDetector, given: Tensor) -> tuple[Outputs, list[dict[str,
     """The outputs of the verdict, and the explanation made from them."""
     moved: dict[View, Tensor] = {}
     outputs = extract_batch(detector.classifier, given, detector.method.views, moved=moved)
-    return outputs, explained(detector, given, outputs, moved)
+    found = explained(detector, given, outputs, moved)
+    return outputs, [{**one, **one["explanation"]} for one in found]
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,7 @@ def test_members_add_up_to_the_score_and_the_loudest_adds_most(combined: OODDete
     verdict = combined.judge(outputs)
     for i, one in enumerate(found):
         adds = {member["name"]: member["adds"] for member in one["members"]}
+        assert adds == one["evidence"]
         assert sum(adds.values()) == pytest.approx(verdict.score[i].item())
         assert adds[one["loudest"]] == max(adds.values())
         assert all(0 < member["share"] < 1 for member in one["members"])
@@ -130,8 +132,8 @@ def test_without_a_record_of_the_gradient_there_is_no_mask_but_the_count() -> No
     detector, given = made("adascale_a"), images(2)
     outputs = extract_batch(detector.classifier, given, detector.method.views)
     for one in explained(detector, given, outputs):
-        assert one["adascale"]["mask"] is None
-        assert one["adascale"]["values"] == 38
+        step = one["explanation"]["adascale"]
+        assert (step["mask"], step["values"]) == (None, 38)
 
 
 def test_no_pass_is_made(combined: OODDetector) -> None:

@@ -30,21 +30,25 @@ def explained(
 ) -> list[dict[str, Any]]:
     """One dict of JSON values for each image, from the inputs (N, C, H, W) and the `Outputs` that gave the verdict.
 
-    probability: that of the predicted class (softmax). classes: the most probable ones. members: what each method of
-    `Combined` adds to the score; loudest: the one that adds most. adascale: what AdaSCALE measured, alone or as a
-    member (see `_adascale`). input: the picture as the network got it. What a method does not have is None or empty.
-    moved: the masks that `extract_batch` gives for views with gradients; without them such a mask is None.
+    probability: that of the predicted class (softmax). evidence: what each member of `Combined` adds to the score.
+    explanation: classes, the most probable ones; members, what is usual for them (see `_members`); loudest, the one
+    that adds most; adascale, what AdaSCALE measured, alone or as a member (see `_adascale`); input, the picture as the
+    network got it. What a method does not have is None or empty. moved: the masks that `extract_batch` gives for views
+    with gradients; without them such a mask is None.
     """
     members, steps = _members(detector.method, outputs), _adascale(detector.method, images, outputs, moved or {})
     classes = _classes(outputs.logits, detector.class_names)
     return [
         {
             "probability": classes[i][0]["probability"] if classes[i] else None,
-            "classes": classes[i],
-            "members": members[i],
-            "loudest": max(members[i], key=lambda one: one["adds"] or 0.0)["name"] if members[i] else None,
-            "adascale": steps[i],
-            "input": picture_of(images[i], detector.preprocess),
+            "evidence": {member["name"]: member["adds"] for member in members[i]},
+            "explanation": {
+                "classes": classes[i],
+                "members": members[i],
+                "loudest": max(members[i], key=lambda one: one["adds"] or 0.0)["name"] if members[i] else None,
+                "adascale": steps[i],
+                "input": picture_of(images[i], detector.preprocess),
+            },
         }
         for i in range(len(outputs))
     ]
