@@ -60,6 +60,7 @@ class Fitted:
         detector = self.detector
         if kind == "decide":
             return rows(detector.decide(images))
+        detector.check_shape(images)
         moved: dict[View, Tensor] = {}
         asked = moved if kind == "explain" else None
         outputs = extract_batch(detector.classifier, images, detector.method.views, moved=asked)

@@ -37,6 +37,7 @@ class Watch:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._own: IO[bytes] = open(self._folder / "lock", "a+b")  # noqa: SIM115 (held as long as the service runs)
         if not try_lock(self._own):
+            self._own.close()
             raise InputError(f"Another service uses {self._folder}; give each its own --state folder.")
         self._lock = threading.Lock()
         self._monitor, start = self._restored() or (Monitor(calibration, classes), 0)
