@@ -116,7 +116,13 @@ def test_the_bytes_of_all_requests_are_counted(waiting: OODDetector) -> None:
 @pytest.fixture(scope="module")
 def small(waiting: OODDetector) -> Iterator[httpx.Client]:
     """A service with tight limits."""
-    limits = {"max_body_mb": 1, "max_pixels": 100_000, "max_images": 4, "deadline_s": 2.0, "header_s": 0.5}
+    limits: dict[str, Any] = {
+        "max_body_mb": 1,
+        "max_pixels": 100_000,
+        "max_images": 4,
+        "deadline_s": 2.0,
+        "header_s": 0.5,
+    }
     with running({"d": waiting}, **limits) as client:
         yield client
 
@@ -199,7 +205,7 @@ def hostile(seed: int) -> Callable[[httpx.Client], int]:
     cut, valid = png(seed)[: draw.randrange(1, 900)], base64.b64encode(png(seed)).decode()
     json_ = {"Content-Type": "application/json"}
     form = {"Content-Type": "multipart/form-data; boundary=B"}
-    head = b"POST /v1/score HTTP/1.1\r\nHost: x\r\n"
+    head = b"POST /v1/score HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
     infer = "/v2/models/d/infer"
 
     def post(path: str = "/v1/score", **more: Any) -> Callable[[httpx.Client], int]:
@@ -229,10 +235,8 @@ def hostile(seed: int) -> Callable[[httpx.Client], int]:
         *(post(content=GOOD, headers={"Content-Encoding": "gzip"}), post(content=bytes(2**21)), post("/v1/nothing")),
         *(post("/v1/feedback", json={"id": "a" * 70, "label": "known"}), post("/v1/feedback", content=noise)),
         *(post("/v2/models/x/infer", json={}), post(infer, json={}), post(infer, content=noise), post(infer, json=[])),
-        *(
-            post("/v1/feedback", content=bytes(2**21)),
-            raw(head.replace(b"score", b"feedback") + b"Content-Length: 9\r\n\r\n"),
-        ),
+        post("/v1/feedback", content=bytes(2**21)),
+        raw(head.replace(b"score", b"feedback") + b"Content-Length: 9\r\n\r\n"),
         *(tensor(), tensor(shape=[-1]), tensor(shape=[2**40, 2**40]), tensor(datatype="FP99"), tensor(data="x")),
         *(tensor(name="others"), tensor(name="pixels", datatype="BYTES", data=[valid[:40]]), tensor(shape="1")),
         post(infer, content=b"{}" + noise, headers={"Inference-Header-Content-Length": str(draw.randrange(-9, 9**9))}),
@@ -249,7 +253,7 @@ def survives(client: httpx.Client, count: int) -> None:
     """Send so many hostile requests, a few at a time: each gets a 4xx, and then all is as before."""
     for start in range(0, count, 12):
         calls = [hostile(seed) for seed in range(start, min(start + 12, count))]
-        answers = together([lambda call=call: call(client) for call in calls])  # type: ignore[misc]
+        answers = together([lambda call=call: call(client) for call in calls])
         wrong = {start + i: status for i, status in enumerate(answers) if not 400 <= status < 500}
         assert wrong == {}
     assert eventually(lambda: metric(client, "adascale_held_bytes") == 0 and metric(client, INSIDE) == 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,20 @@ from adascale.service import watch as module
 from adascale.service.watch import Watch
 
 CALIBRATION = torch.linspace(0, 1, 50, dtype=torch.float64)
+OPEN: list[Watch] = []
 IMAGES = [(0.01 * (7 * i % 100), i % 3, f"{i}.png") for i in range(40)]
 
 
+@pytest.fixture(autouse=True)
+def closed_at_the_end() -> Iterator[None]:
+    yield
+    while OPEN:
+        OPEN.pop().close()
+
+
 def opened(folder: Path) -> Watch:
-    return Watch(folder, CALIBRATION, 3)
+    OPEN.append(Watch(folder, CALIBRATION, 3))
+    return OPEN[-1]
 
 
 def test_after_every_moment_the_state_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -36,8 +46,6 @@ def test_after_every_moment_the_state_is_the_same(tmp_path: Path, monkeypatch: p
     last = opened(broken)
     assert last.summary() == whole.summary()
     assert last.summary()["images"] == 40
-    last.close()
-    whole.close()
 
 
 def test_an_image_without_a_finite_score_is_kept(tmp_path: Path) -> None:

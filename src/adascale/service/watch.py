@@ -78,6 +78,9 @@ class Watch:
             self._journal_of(0).unlink(missing_ok=True)
 
     def close(self) -> None:
+        """Save, and let others use the folder."""
+        if self._own.closed:
+            return
         self.save()
         os.close(self._journal)
         self._own.close()
