@@ -81,7 +81,7 @@ def test_unusual_images_raise_the_alarm_and_are_named() -> None:
     raised = made.update_many(
         images + 5 * ood, classes(200, 3), [f"{'ood' if o else 'id'}-{i}" for i, o in enumerate(ood)]
     )
-    assert {one.name for one in raised} == {"unusual"}
+    assert {"unusual"} <= {one.name for one in raised} <= {"unusual", "repeated"}  # unusual images follow each other
     summary, found = made.summary(), alarm(made, "unusual", "continuing")
     assert summary["alarm"]
     assert "unusual (continuing)" in summary["raised"]
@@ -89,9 +89,8 @@ def test_unusual_images_raise_the_alarm_and_are_named() -> None:
     assert 290 <= found["since"] <= 310
     assert len(found["top"]) == 10
     assert {one["name"][:3] for one in found["top"]} == {"ood"}
-    assert [one["log10_factor"] for one in found["top"]] == sorted(
-        (o["log10_factor"] for o in found["top"]), reverse=True
-    )
+    factors = [one["log10_factor"] for one in found["top"]]
+    assert factors == sorted(factors, reverse=True)
     assert found["evidence"] == pytest.approx(10 ** found["log10_evidence"])
     recent = Monitor(normal(300), window=200)
     recent.update_many([*normal(300, 1), *(images + 5 * ood)])

@@ -69,8 +69,8 @@ class Monitor:
 
     def __init__(
         self,
-        calibration: Sequence[float] | Tensor,
-        classes: Sequence[int] | Sequence[float] | Tensor | int | None = None,
+        calibration: Sequence[float] | Tensor | np.ndarray,
+        classes: Sequence[int] | Sequence[float] | Tensor | np.ndarray | int | None = None,
         *,
         delta: float = 0.01,
         run_length: float = RUN_LENGTH,
@@ -134,8 +134,8 @@ class Monitor:
 
     def update_many(
         self,
-        scores: Iterable[float] | Tensor,
-        predictions: Iterable[int | None] | Tensor | None = None,
+        scores: Iterable[float] | Tensor | np.ndarray,
+        predictions: Iterable[int | None] | Tensor | np.ndarray | None = None,
         names: Iterable[str | None] | None = None,
     ) -> list[Alarm]:
         """The same for many images in their order. It makes no difference how they are divided into calls."""
