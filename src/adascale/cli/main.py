@@ -1,7 +1,7 @@
 """The command line. Data go to stdout, messages and progress to stderr.
 
 Exit codes: 0 done; 2 a mistake in the call, told in one line; 3 done, but some images could not be read (each has its
-row and reason); 130 interrupted, the same command resumes; 1 an error of ours.
+row and reason); 4 an alarm of ``monitor`` is raised; 130 interrupted, the same command resumes; 1 an error of ours.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ __all__ = ["app", "commands", "main"]  # importing the commands registers them
 # Parameters of the library that are options of a command; a method's parameters, such as p_max=90, are given by --set.
 FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
-    for name in "alpha attack_steps available batch_size budget classes confidence data device draft engine epochs eps "
-    "fdr head init keep limit limit_fit loss lr method out precision preset save_every split_seed train tune "
-    "weight_decay weights width workers".split()
+    for name in "alpha attack_steps available batch_size budget classes confidence data delta device draft engine "
+    "epochs eps every fdr head init keep limit limit_fit loss lr method out precision preset replace run_length save_every "
+    "split_seed train tune weight_decay weights width workers".split()
 }
 
 

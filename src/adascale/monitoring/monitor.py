@@ -31,7 +31,7 @@ WINDOW = 1000
 MOST_CLASSES = 1_000_000
 _NUMBERS = (
     *("images", "used", "calibration_images", "calibration_classes", "watches_classes", "fingerprint"),
-    "_before",
+    *("about", "_before"),
 )
 
 
@@ -90,6 +90,7 @@ class Monitor:
         self.calibration_images, self.calibration_classes = len(known), len(given)
         self.fingerprint = fingerprint(known)
         self.images = self.used = 0
+        self.about: dict[str, Any] = {}  # whatever is to be saved with the monitor, ready for JSON
         self.watches_classes = classes is not None
         number = len(SCORES) + self.watches_classes
         limits = {"ever": number / delta, "continuing": number * run_length}
