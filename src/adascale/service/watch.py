@@ -32,7 +32,7 @@ Seen = tuple["float | None", "int | None", "str | None"]  # score, prediction an
 class Watch:
     """A `Monitor` with its files. folder: that of the detector."""
 
-    def __init__(self, folder: Path, calibration: Tensor, classes: int) -> None:
+    def __init__(self, folder: Path, calibration: Tensor, classes: Tensor | int) -> None:
         self._folder = folder / fingerprint(calibration)[:16]  # another calibration is another monitor
         self._folder.mkdir(parents=True, exist_ok=True)
         self._own: IO[bytes] = open(self._folder / "lock", "a+b")  # noqa: SIM115 (held as long as the service runs)
