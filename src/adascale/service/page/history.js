@@ -4,7 +4,7 @@ import { find, make } from "./elements.js";
 import { show } from "./pictures.js";
 import { classOf, short } from "./text.js";
 
-const MOST = 30;
+const MOST = 12;
 const SIDE = 48;
 
 let entries = []; // newest first

@@ -61,7 +61,7 @@ function draw(summary, rows, detector) {
   const seen = summary.images_seen ?? summary.images ?? detector.images_seen ?? 0;
   const alarms = byName(summary.alarms ?? []);
   const raised = alarms.filter((alarm) => alarm.raised);
-  pulse(raised.length ? "alarm" : "calm", raised.length ? "Alarm" : "No alarm");
+  pulse(raised.length ? "alarm" : "calm", raised.length ? "Alarm" : alarms.length ? "No alarm" : "Connected");
   const rate = summary.flag_rate ?? null;
   const share = summary.ood_share;
   facts(find("live").querySelector("dl"), [
@@ -73,7 +73,7 @@ function draw(summary, rows, detector) {
   if (rows.length) charts.strip(find("strip"), rows.filter((row) => !row.error));
   find("alarms").replaceChildren(...alarms.map(line));
   find("watch").textContent = seen
-    ? `If all pictures were ordinary, about ${percent(detector.level ?? detector.alpha)} would be flagged. A full bar raises an alarm.`
+    ? `If all pictures were ordinary, about ${percent(detector.level ?? detector.alpha)} would be flagged.${alarms.length ? " A full bar raises an alarm." : ""}`
     : "Nothing has been seen yet.";
   banner(raised);
 }
