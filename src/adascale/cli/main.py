@@ -24,9 +24,10 @@ __all__ = ["app", "commands", "main"]  # importing the commands registers them
 # Parameters of the library that are options of a command; a method's parameters, such as p_max=90, are given by --set.
 FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
-    for name in "alpha attack_steps available batch_size budget classes confidence data device draft engine epochs eps "
-    "fdr head init keep limit limit_fit loss lr method out precision preset save_every split_seed train tune "
-    "weight_decay weights width workers".split()
+    for name in "alpha attack_steps available batch_size budget classes confidence connections data deadline_s "
+    "decoders device drain_s draft engine epochs eps fdr head host init keep limit limit_fit loss lr max_batch "
+    "max_body_mb max_images max_memory_mb max_pixels max_wait_ms method out port precision preset queue "
+    "save_every split_seed train tune weight_decay weights width workers".split()
 }
 
 

@@ -25,17 +25,23 @@ _HINT = (
 )
 
 
-def open_image(item: Item | str, least: int | None = None) -> Image.Image:
+def open_image(
+    item: Item | str, least: int | None = None, formats: tuple[str, ...] | None = None, most: int | None = None
+) -> Image.Image:
     """The decoded image, the first frame if there are several.
 
-    least: the decoder may save time by a smaller image, with sides of at least this length.
+    least: the decoder may save time by a smaller image, with sides of at least this length. formats: those of Pillow
+    that may be read, by default all. most: the pixels that an image may have; more are refused before they are decoded.
     """
     if isinstance(item, Image.Image):
         return item
     if isinstance(item, np.ndarray):
         return _from_array(item)
     image: Image.Image
-    with Image.open(io.BytesIO(item) if isinstance(item, bytes | bytearray | memoryview) else item) as image:
+    data = io.BytesIO(item) if isinstance(item, bytes | bytearray | memoryview) else item
+    with Image.open(data, formats=formats) as image:
+        if most is not None and image.width * image.height > most:
+            raise ValueError(f"it has {image.width} x {image.height} pixels, and at most {most} are taken")
         deep = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
         if least is not None:
             draft(image, least)

@@ -1,0 +1,75 @@
+"""The detectors of a service by name, each with its lane, its last verdicts and its monitor."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+import torch
+
+from adascale.service.judges import Judge
+from adascale.service.lane import Answered, Item, Lane
+from adascale.service.limits import Limits
+from adascale.service.measures import Measures
+
+_KEPT = ("prediction", "class", "score", "p_value", "is_ood", "early", "error")
+
+
+class Served:
+    """One detector: judge, lane, and what it has said lately (never the images)."""
+
+    def __init__(self, name: str, judge: Judge, limits: Limits, measures: Measures) -> None:
+        self.name, self.judge, self.limits, self._measures = name, judge, limits, measures
+        self.lane = Lane(name, judge, self._record, limits)
+        self.seen = self.flagged = 0
+        self._recent: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+        measures.watch(name, lambda: self.lane.inside)
+
+    def start(self) -> None:
+        """Prove that the detector answers, which also warms it up, and begin to take images on."""
+        if self.judge.shape is not None:
+            self.judge(torch.randn(1, *self.judge.shape, generator=torch.Generator().manual_seed(0)), "score")
+        self.lane.start()
+
+    def stop(self) -> None:
+        self.lane.stop()
+
+    def described(self) -> dict[str, Any]:
+        return {"name": self.name, **self.judge.described(), "images_seen": self.seen}
+
+    def recent(self, limit: int) -> list[dict[str, Any]]:
+        """The last verdicts, newest first."""
+        with self._lock:
+            return list(islice(reversed(self._recent.values()), limit))
+
+    def verdict(self, id: str) -> dict[str, Any] | None:
+        with self._lock:
+            return self._recent.get(id)
+
+    def flag_rate(self) -> float | None:
+        return self.flagged / self.seen if self.seen else None
+
+    def unreadable(self, count: int = 1) -> None:
+        self._measures.errors.labels(self.name, "unreadable").inc(count)
+
+    def _record(self, items: Sequence[Item], answers: Sequence[Answered], seconds: float) -> None:
+        """In the lane's thread, before the answers are sent."""
+        flagged = sum(answer.row["is_ood"] for answer in answers)
+        now = time.time()
+        with self._lock:
+            self.seen += len(items)
+            self.flagged += flagged
+            for item, answer in zip(items, answers, strict=True):
+                kept = {name: answer.row[name] for name in _KEPT}
+                self._recent[item.id] = {"id": item.id, "name": item.name, "time": now, **kept}
+            while len(self._recent) > self.limits.remember:
+                self._recent.popitem(last=False)
+        self._measures.images.labels(self.name).inc(len(items))
+        self._measures.flagged.labels(self.name).inc(flagged)
+        self._measures.batches.labels(self.name).observe(len(items))
+        self._measures.passes.labels(self.name).observe(seconds)
