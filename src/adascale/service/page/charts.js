@@ -88,7 +88,7 @@ export function shift(place, { moved, each, counted }) {
   const [drawn, width] = canvas(place, height, label);
   const [top, ground, left] = [14, height - 40, 40];
   const tallest = Math.max(...moved) || 1;
-  const each = (width - left - 4) / moved.length;
+  const wide = (width - left - 4) / moved.length;
   for (const tick of ticks(0, tallest)) {
     const y = ground - ((ground - top) * tick) / tallest;
     drawn.append(line("grid", left, y, width - 4, y));
@@ -97,7 +97,7 @@ export function shift(place, { moved, each, counted }) {
   moved.forEach((value, i) => {
     const tall = Math.max(1, ((ground - top) * value) / tallest);
     const name = i * each < counted ? "bar counted" : "bar";
-    drawn.append(svg("rect", { class: name, x: left + i * each + 0.5, y: ground - tall, width: Math.max(1, each - 1), height: tall }));
+    drawn.append(svg("rect", { class: name, x: left + i * wide + 0.5, y: ground - tall, width: Math.max(1, wide - 1), height: tall }));
   });
   drawn.append(line("axis", left, ground, width - 4, ground));
   drawn.append(svg("text", { class: "tick", x: left, y: ground + 17 }, "strongest"));

@@ -14,16 +14,11 @@ export function start(onPick) {
   pick = onPick;
 }
 
-// The entry of this verdict, new or known from the service's own list.
+// The entry of this verdict, at the front; the service may have listed it before its answer came.
 export function add(row, picture = null) {
-  let entry = row.id ? entries.find((one) => one.row.id === row.id) : undefined;
-  if (entry) {
-    Object.assign(entry, { row: { ...entry.row, ...row }, picture });
-  } else {
-    entry = { row, picture };
-    entries.unshift(entry);
-    entries.length = Math.min(entries.length, MOST);
-  }
+  const known = row.id ? entries.find((one) => one.row.id === row.id) : undefined;
+  const entry = Object.assign(known ?? {}, { row: { ...known?.row, ...row }, picture });
+  entries = [entry, ...entries.filter((one) => one !== entry)].slice(0, MOST);
   return entry;
 }
 
