@@ -16,7 +16,7 @@ _NETWORK = "core maths storage images"
 _EXPORT = f"{_NETWORK} network detectors extraction"
 _DECISION = f"{_EXPORT} export"
 _BENCH = f"{_DECISION} decision report"
-_CLI = f"{_BENCH} bench training paper testing monitoring"
+_CLI = f"{_BENCH} bench training paper testing monitoring service"
 BELOW = {
     "core": "",
     "maths": "core",
@@ -29,6 +29,7 @@ BELOW = {
     "decision": _DECISION,
     "report": "core maths storage",
     "monitoring": "core maths storage report",
+    "service": f"{_DECISION} decision monitoring",
     "bench": _BENCH,
     "training": f"{_NETWORK} network",
     "paper": f"{_BENCH} bench training",

@@ -11,7 +11,9 @@ import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from PIL import Image
@@ -21,7 +23,7 @@ from tests.browser import needs_browser
 from tests.conftest import SmallNet, seeded
 from tests.devtools import Page, page
 from tests.images.pictures import RGB, picture
-from tests.service.serving import Server, served
+from tests.service.serving import running, score
 
 pytestmark = needs_browser
 NAMES = ["ant", "bee", "cat", "dog", "eel"]
@@ -37,8 +39,19 @@ def texts(selector: str) -> str:
     return f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)"
 
 
+def address(server: httpx.Client) -> str:
+    return f"{str(server.base_url).rstrip('/')}/"
+
+
 def short(value: float, digits: int = 2) -> str:
     return f"{float(f'{value:.{digits}g}'):g}"
+
+
+def asked(server: httpx.Client, file: Path, detector: str = "small") -> dict[str, Any]:
+    """What the service says about a picture."""
+    answer = score(server, file.read_bytes(), "/v1/score", params={"detector": detector, "explain": True})
+    found: dict[str, Any] = answer.json()[0]
+    return found
 
 
 def visible(selector: str) -> str:
@@ -54,8 +67,8 @@ def detectors() -> dict[str, OODDetector]:
 
 
 @pytest.fixture(scope="module")
-def server(detectors: dict[str, OODDetector], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with served(detectors, state=tmp_path_factory.mktemp("state")) as found:
+def server(detectors: dict[str, OODDetector], tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    with running(detectors, tmp_path_factory.mktemp("state")) as found:
         yield found
 
 
@@ -84,14 +97,14 @@ def opened(browser: Page, url: str, width: int = 1280, height: int = 900, scheme
 
 
 @pytest.fixture
-def tab(server: Server, browser: Page) -> Iterator[Page]:
+def tab(server: httpx.Client, browser: Page) -> Iterator[Page]:
     """The page, loaded anew. Whatever a test does, the console stays silent, and only this service is asked."""
-    opened(browser, server.url).wait(READY)
+    opened(browser, address(server)).wait(READY)
     yield browser
     assert browser.errors == []
-    asked = browser.run("performance.getEntriesByType('resource').map((one) => one.name)")
-    assert len(asked) > 5
-    assert all(url.startswith(server.url) for url in asked), asked
+    urls = browser.run("performance.getEntriesByType('resource').map((one) => one.name)")
+    assert len(urls) > 5
+    assert all(url.startswith(address(server)) for url in urls), urls
 
 
 def shown(tab: Page, name: str) -> None:
@@ -107,11 +120,11 @@ def press(tab: Page, key: str, code: int, typed: str = "") -> None:
 
 @pytest.mark.parametrize(("name", "verdict"), [(KNOWN, "Like"), (UNKNOWN, "Unlike")])
 def test_a_dropped_picture_gets_the_verdict_of_the_service(
-    tab: Page, server: Server, folder: Path, name: str, verdict: str
+    tab: Page, server: httpx.Client, folder: Path, name: str, verdict: str
 ) -> None:
     tab.drop(folder / name)
     shown(tab, name)
-    expected = server.score(folder / name)
+    expected = asked(server, folder / name)
     assert expected["is_ood"] is (verdict == "Unlike")
     assert tab.run(text("#words")) == f"{verdict} the training images: p = {short(expected['p_value'])}"
     first = tab.run(texts("#classes li:first-child > :not(svg)"))
@@ -128,7 +141,7 @@ def test_a_dropped_picture_gets_the_verdict_of_the_service(
     assert tab.run(text("#say")).startswith(f"{name}: {verdict} the training images: p = ")
 
 
-def test_a_pasted_picture_gets_a_verdict(tab: Page, server: Server, folder: Path) -> None:
+def test_a_pasted_picture_gets_a_verdict(tab: Page, server: httpx.Client, folder: Path) -> None:
     data = base64.b64encode((folder / KNOWN).read_bytes()).decode()
     tab.run(f"""(() => {{
         const bytes = Uint8Array.from(atob("{data}"), (letter) => letter.charCodeAt(0));
@@ -137,7 +150,7 @@ def test_a_pasted_picture_gets_a_verdict(tab: Page, server: Server, folder: Path
         document.body.dispatchEvent(new ClipboardEvent("paste", {{ clipboardData, bubbles: true }}));
     }})()""")
     shown(tab, "image.png")
-    p = server.score(folder / KNOWN)["p_value"]
+    p = asked(server, folder / KNOWN)["p_value"]
     assert tab.run(text("#words")).endswith(f"p = {short(p)}")
 
 
@@ -163,10 +176,10 @@ def test_names_are_text_and_never_markup(tab: Page, folder: Path) -> None:
     assert tab.run(text("#history .what b")) == TRICKY
 
 
-def test_what_the_method_saw(tab: Page, server: Server, folder: Path) -> None:
+def test_what_the_method_saw(tab: Page, server: httpx.Client, folder: Path) -> None:
     tab.drop(folder / KNOWN)
     shown(tab, KNOWN)
-    steps = server.score(folder / KNOWN)["explanation"]["adascale"]
+    steps = asked(server, folder / KNOWN)["explanation"]["adascale"]
     values = dict(zip(tab.run(texts("#chain span")), tab.run(texts("#chain b")), strict=True))
     assert float(values["Percentile"]) == pytest.approx(steps["percentile"], rel=6e-3)
     assert float(values["Scaling"]) == pytest.approx(steps["ratio"], rel=6e-3)
@@ -178,7 +191,7 @@ def test_what_the_method_saw(tab: Page, server: Server, folder: Path) -> None:
     assert tab.wait(f"{pixels} !== {json.dumps(marked)}")
 
 
-def test_another_detector_answers_for_itself(tab: Page, server: Server, folder: Path) -> None:
+def test_another_detector_answers_for_itself(tab: Page, server: httpx.Client, folder: Path) -> None:
     tab.drop(folder / KNOWN)
     shown(tab, KNOWN)
     tab.run("""(() => { const chosen = document.getElementById("detector"); chosen.value = "second";
@@ -186,12 +199,12 @@ def test_another_detector_answers_for_itself(tab: Page, server: Server, folder: 
     assert tab.run(visible("#empty"))
     tab.drop(folder / UNKNOWN)
     shown(tab, UNKNOWN)
-    expected = server.score(folder / UNKNOWN, "second")
+    expected = asked(server, folder / UNKNOWN, "second")
     assert tab.run(text("#words")).endswith(f"p = {short(expected['p_value'])}")
     assert [tab.run(visible(part)) for part in ("#where", "#evidence", "#steps")] == [True, False, False]
 
 
-def test_everything_works_by_keyboard(tab: Page, server: Server, folder: Path) -> None:
+def test_everything_works_by_keyboard(tab: Page, server: httpx.Client, folder: Path) -> None:
     focus = "document.activeElement.id || document.activeElement.dataset.label || document.activeElement.className"
     tab.choose("#file", folder / KNOWN, folder / UNKNOWN)
     shown(tab, KNOWN)
@@ -203,7 +216,9 @@ def test_everything_works_by_keyboard(tab: Page, server: Server, folder: Path) -
     assert seen[:7] == ["detector", "file", "camera", "mask", "known", "unknown", "line"]
     assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     tab.run("document.querySelectorAll('#history button')[1].focus()")
+    print("DBG", tab.run(texts("#history .what b")), tab.run("document.activeElement.outerHTML"))
     press(tab, "Enter", 13, "\r")
+    print("DBG", tab.run("document.activeElement.outerHTML"), tab.run(text("#name")))
     shown(tab, UNKNOWN)
     assert tab.run("document.activeElement.getAttribute('aria-current')") == "true"
     tab.run("document.querySelector('[data-label=unknown]').focus()")
@@ -246,30 +261,30 @@ def test_without_a_camera_one_line_says_so(tab: Page) -> None:
 
 
 def test_a_hidden_page_asks_nothing(tab: Page) -> None:
-    asked = "performance.getEntriesByType('resource').filter((one) => one.name.includes('/v1/monitor')).length"
-    tab.wait(f"{asked} >= 1")
+    count = "performance.getEntriesByType('resource').filter((one) => one.name.includes('/v1/monitor')).length"
+    tab.wait(f"{count} >= 1")
     tab.run("""(() => { window.setTimeout = ((old) => (call, wait) => old(call, Math.min(wait, 20)))(setTimeout);
         Object.defineProperty(document, "hidden", { value: true, configurable: true });
         document.dispatchEvent(new Event("visibilitychange")); })()""")
     tab.run("new Promise((done) => setTimeout(done, 10))")
     time.sleep(0.2)
-    before = tab.run(asked)
+    before = tab.run(count)
     time.sleep(0.4)
-    assert tab.run(asked) == before
+    assert tab.run(count) == before
     tab.run("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
-    tab.wait(f"{asked} >= {before + 3}")
+    tab.wait(f"{count} >= {before + 3}")
 
 
 def test_an_alarm_is_shown_while_one_looks_on(browser: Page, detectors: dict[str, OODDetector], tmp_path: Path) -> None:
-    with served({"small": detectors["small"]}, state=tmp_path) as server:
-        tab = opened(browser, server.url)
+    with running({"small": detectors["small"]}, tmp_path) as server:
+        tab = opened(browser, address(server))
         tab.wait(f"{READY} && {text('#pulse b')} === 'No alarm'")
         assert not tab.run(visible("#alarm"))
         assert not tab.run(visible("#which"))
         for shade in range(60):
             file = tmp_path / "flat.png"
             Image.new("RGB", (40, 30), (255, 100 + shade, shade)).save(file)
-            server.score(file)
+            asked(server, file)
         tab.wait(visible("#alarm"))
         assert tab.run(text("#alarm")).startswith("The traffic has changed")
         assert tab.run(text("#pulse b")) == "Alarm"
@@ -278,8 +293,8 @@ def test_an_alarm_is_shown_while_one_looks_on(browser: Page, detectors: dict[str
 
 
 def test_a_service_with_a_token_asks_for_it(browser: Page, detectors: dict[str, OODDetector]) -> None:
-    with served({"small": detectors["small"]}, token="a secret") as server:
-        tab = opened(browser, server.url)
+    with running({"small": detectors["small"]}, token="a secret") as server:
+        tab = opened(browser, address(server))
         give = """(() => { document.getElementById("token").value = "%s";
             document.getElementById("login").requestSubmit(); })()"""
         tab.wait(visible("#login"))

@@ -38,7 +38,7 @@ def serve(given: ServeCommand) -> None:
     detectors = {"digits": demo_detector()} if given.demo else _loaded(given)
     token = None if given.token_file is None else given.token_file.read_text("utf8").strip()
     start_logs()
-    run(Service(detectors, given.limits(), token=token, copy=False), listening)
+    run(Service(detectors, given.limits(), token=token, state=given.state, copy=False), listening)
 
 
 def _loaded(given: ServeCommand) -> dict[str, OODDetector | Exported]:

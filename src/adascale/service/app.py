@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,13 +26,15 @@ from adascale.service.refusals import Refused
 from adascale.service.v1 import v1_routes
 
 PAGE = Path(__file__).parent / "page"
+_SAVED_EVERY = 30.0  # seconds
 _ABOUT = "Tells which images a classifier was never trained on."
 
 
 class Service:
     """An ASGI application that serves detectors by name.
 
-    copy: each detector gets a private copy of its network. token: what clients must send as bearer token.
+    copy: each detector gets a private copy of its network. token: what clients must send as bearer token. state: the
+    folder of monitors and feedback; without it there is no monitor, and feedback is counted and not kept.
     """
 
     def __init__(
@@ -40,10 +43,11 @@ class Service:
         limits: Limits | None = None,
         *,
         token: str | None = None,
+        state: Path | None = None,
         copy: bool = True,
     ) -> None:
         self.limits = limits or Limits()
-        self.house = House({name: judge_of(one, copy) for name, one in detectors.items()}, self.limits)
+        self.house = House({name: judge_of(one, copy) for name, one in detectors.items()}, self.limits, state)
         self.state = State(self.limits, None if token is None else token.encode())
         self._gate = Gate(_application(self.house, self.state), self.state, self.house.measures)
 
@@ -55,8 +59,10 @@ def _application(house: House, state: State) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         house.start()
+        saving = asyncio.create_task(_saving(house))
         yield
-        house.stop()
+        saving.cancel()
+        await asyncio.to_thread(house.stop)
 
     app = FastAPI(
         title="adascale", version=__version__, description=_ABOUT, lifespan=lifespan, docs_url=None, redoc_url=None
@@ -67,12 +73,20 @@ def _application(house: House, state: State) -> FastAPI:
     @app.get("/metrics", response_class=Response)
     async def metrics() -> Response:
         """Counters and histograms in the format of Prometheus."""
+        for served in house.detectors.values():
+            await asyncio.to_thread(served.monitored)
         return Response(house.measures.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     _answer_failures(app)
     if PAGE.is_dir():
         app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
     return app
+
+
+async def _saving(house: House) -> None:
+    while True:
+        await asyncio.sleep(_SAVED_EVERY)
+        await asyncio.to_thread(house.save)
 
 
 def _answer_failures(app: FastAPI) -> None:

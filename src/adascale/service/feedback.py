@@ -16,12 +16,15 @@ _KEPT = ("id", "name", "prediction", "score", "p_value", "is_ood")
 
 
 class Feedback:
-    """The log of one detector. A later label of a verdict replaces the earlier one in the counts, not in the log."""
+    """The log of one detector; path None: nothing is written.
 
-    def __init__(self, path: Path, detector: str, fingerprint: str) -> None:
-        self.path, self._about, self._lock = path, {"detector": detector, "fingerprint": fingerprint}, threading.Lock()
+    A later label of a verdict replaces the earlier one in the counts, not in the log.
+    """
+
+    def __init__(self, path: Path | None, detector: str) -> None:
+        self.path, self._detector, self._lock = path, detector, threading.Lock()
         self._labels: dict[str, str] = {}
-        for line in path.read_text("utf8").splitlines() if path.is_file() else []:
+        for line in path.read_text("utf8").splitlines() if path is not None and path.is_file() else []:
             self._read(line)
 
     def _read(self, line: str) -> None:
@@ -36,7 +39,7 @@ class Feedback:
         with self._lock:
             if self._labels.get(verdict["id"]) != label:
                 kept = {name: verdict.get(name) for name in _KEPT}
-                self._append({"time": time.time(), **self._about, **kept, "label": label})
+                self._append({"time": time.time(), "detector": self._detector, **kept, "label": label})
                 self._labels[verdict["id"]] = label
             return self.counts()
 
@@ -44,6 +47,8 @@ class Feedback:
         return {"known": 0, "unknown": 0, **Counter(self._labels.values())}
 
     def _append(self, entry: Mapping[str, Any]) -> None:
+        if self.path is None:
+            return
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "ab") as file:
             file.write(json.dumps(entry).encode() + b"\n")

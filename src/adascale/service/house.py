@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 from torch import Tensor
@@ -27,13 +28,13 @@ T = TypeVar("T")
 class House:
     """Everything between a request and its answer."""
 
-    def __init__(self, judges: Mapping[str, Judge], limits: Limits) -> None:
+    def __init__(self, judges: Mapping[str, Judge], limits: Limits, state: Path | None = None) -> None:
         if not judges:
             raise InputError("There is no detector to serve; name a detector file.")
         self.limits, self.measures = limits, Measures()
         self.memory = Memory(limits.max_memory)
         self.measures.held.set_function(lambda: self.memory.held)
-        self.detectors = {name: Served(name, judge, limits, self.measures) for name, judge in judges.items()}
+        self.detectors = {name: Served(name, judge, limits, self.measures, state) for name, judge in judges.items()}
         self._pool = ThreadPoolExecutor(limits.decoders, thread_name_prefix="decoder")
 
     def start(self) -> None:
@@ -45,6 +46,10 @@ class House:
         for detector in self.detectors.values():
             detector.stop()
         self._pool.shutdown(cancel_futures=True)
+
+    def save(self) -> None:
+        for detector in self.detectors.values():
+            detector.save()
 
     @property
     def alive(self) -> bool:

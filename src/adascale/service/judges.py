@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from adascale.core.answers import Decision, Verdict
 from adascale.core.errors import InputError
+from adascale.core.types import View
 from adascale.decision.folders import answered
 from adascale.decision.ood_detector import OODDetector
 from adascale.export.exported import Exported
@@ -22,6 +22,7 @@ from adascale.extraction.extract import extract_batch
 from adascale.extraction.given import NEEDS_PREPROCESS
 from adascale.images.preprocess import Preprocess
 from adascale.network.classifier import Classifier
+from adascale.service.explain import explained
 from adascale.service.lane import Answered, Kind
 
 COLUMNS = ("prediction", "class", "score", "p_value", "is_ood", "early", "error")
@@ -59,9 +60,12 @@ class Fitted:
         detector = self.detector
         if kind == "decide":
             return rows(detector.decide(images))
-        found = rows(detector.judge(extract_batch(detector.classifier, images, detector.method.views)))
+        moved: dict[View, Tensor] = {}
+        asked = moved if kind == "explain" else None
+        outputs = extract_batch(detector.classifier, images, detector.method.views, moved=asked)
+        found = rows(detector.judge(outputs))
         if kind == "explain":
-            for one, more in zip(found, _explained(detector, images), strict=True):
+            for one, more in zip(found, explained(detector, images, outputs, moved), strict=True):
                 one.row.update(more)
         return found
 
@@ -156,11 +160,6 @@ def _private(detector: OODDetector) -> OODDetector:
     )
     own.classifier.adopt(known.head_name or "")
     return own
-
-
-def _explained(detector: OODDetector, images: Tensor) -> list[dict[str, Any]]:
-    module = importlib.import_module("adascale.service.explain")
-    return [{name: one.get(name) for name in EXPLAINED} for one in module.explained(detector, images)]
 
 
 def _finite(value: float) -> float | None:

@@ -186,8 +186,6 @@ class Lane:
         began = time.perf_counter()
         try:
             found = self.judge(torch.stack([item.inputs for item in batch]), batch[0].kind)
-            self.record(batch, found, time.perf_counter() - began)
-            return list(found)
         except Exception as error:
             if len(batch) > 1:
                 return [result for item in batch for result in self._judged([item])]
@@ -195,6 +193,11 @@ class Lane:
             if not expected:
                 LOG.exception("a pass failed", extra={"fields": {"detector": self.name}})
             return [Failed(str(error) if expected else "The image could not be judged; the log says why.", expected)]
+        try:
+            self.record(batch, found, time.perf_counter() - began)
+        except Exception:  # the answers are right, whatever befell the books
+            LOG.exception("a batch could not be recorded", extra={"fields": {"detector": self.name}})
+        return list(found)
 
 
 def _deliver(batch: list[Item], results: list[Answered | Exception]) -> None:

@@ -25,9 +25,9 @@ class Measures:
         self.queue = self._gauge("queue_images", "Images that are taken on and not yet answered.", "detector")
         self.held = Gauge("adascale_held_bytes", "Bytes of the bodies under way.", registry=self.registry)
         self.evidence = self._gauge(
-            "monitor_evidence", "Evidence of an alarm, relative to its limit.", "detector", "alarm"
+            "monitor_evidence", "Evidence of an alarm, relative to its limit.", "detector", "alarm", "kind"
         )
-        self.alarm = self._gauge("monitor_alarm", "1 if the alarm was raised.", "detector", "alarm")
+        self.alarm = self._gauge("monitor_alarm", "1 if the alarm was raised.", "detector", "alarm", "kind")
 
     def watch(self, detector: str, depth: Callable[[], float]) -> None:
         """Read the depth of a queue whenever the metrics are read."""

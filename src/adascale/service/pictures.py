@@ -18,7 +18,7 @@ from adascale.images.preprocess import Preprocess
 from adascale.service.refusals import Refused
 
 # Others are left out, because some of Pillow's readers start programs (EPS) or trust sizes within the file (ICO).
-FORMATS = ("BMP", "GIF", "JPEG", "MPO", "PNG", "PPM", "TIFF", "WEBP")
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 _LONGEST_NAME = 200
 _WAYS = "send one image as the body, a form (multipart/form-data) of images, or JSON {'images': [base64, ...]}"
 

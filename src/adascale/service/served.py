@@ -7,14 +7,18 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from adascale.service.feedback import FILE, Feedback
 from adascale.service.judges import Judge
 from adascale.service.lane import Answered, Item, Lane
 from adascale.service.limits import Limits
+from adascale.service.logs import LOG
 from adascale.service.measures import Measures
+from adascale.service.watch import Watch
 
 _KEPT = ("prediction", "class", "score", "p_value", "is_ood", "early", "error")
 
@@ -22,8 +26,11 @@ _KEPT = ("prediction", "class", "score", "p_value", "is_ood", "early", "error")
 class Served:
     """One detector: judge, lane, and what it has said lately (never the images)."""
 
-    def __init__(self, name: str, judge: Judge, limits: Limits, measures: Measures) -> None:
+    def __init__(self, name: str, judge: Judge, limits: Limits, measures: Measures, state: Path | None = None) -> None:
         self.name, self.judge, self.limits, self._measures = name, judge, limits, measures
+        folder, known = None if state is None else state / name, judge.calibration
+        self.watch = None if folder is None or known is None else Watch(folder, known, judge.classes)
+        self.feedback = Feedback(None if folder is None else folder / FILE, name)
         self.lane = Lane(name, judge, self._record, limits)
         self.seen = self.flagged = 0
         self._recent: OrderedDict[str, dict[str, Any]] = OrderedDict()
@@ -38,6 +45,25 @@ class Served:
 
     def stop(self) -> None:
         self.lane.stop()
+        if self.watch is not None:
+            self.watch.close()
+
+    def save(self) -> None:
+        """Keep the monitor's state."""
+        if self.watch is not None:
+            self.watch.save()
+
+    def monitored(self) -> dict[str, Any]:
+        """What the monitor says, and how many images were flagged; the gauges follow."""
+        known = {"images_seen": self.seen, "flagged": self.flagged, "flag_rate": self.flag_rate()}
+        if self.watch is None:
+            return {"monitor": False, **known}
+        found = self.watch.summary()
+        for alarm in found["alarms"]:
+            labels = self.name, alarm["name"], alarm["kind"]
+            self._measures.evidence.labels(*labels).set(alarm["evidence"] / alarm["limit"])
+            self._measures.alarm.labels(*labels).set(alarm["raised"])
+        return {"monitor": True, **found, **known}
 
     def described(self) -> dict[str, Any]:
         return {"name": self.name, **self.judge.described(), "images_seen": self.seen}
@@ -69,7 +95,16 @@ class Served:
                 self._recent[item.id] = {"id": item.id, "name": item.name, "time": now, **kept}
             while len(self._recent) > self.limits.remember:
                 self._recent.popitem(last=False)
+        self._monitor(items, answers)
         self._measures.images.labels(self.name).inc(len(items))
         self._measures.flagged.labels(self.name).inc(flagged)
         self._measures.batches.labels(self.name).observe(len(items))
         self._measures.passes.labels(self.name).observe(seconds)
+
+    def _monitor(self, items: Sequence[Item], answers: Sequence[Answered]) -> None:
+        """Decisions without scores say nothing to the monitor."""
+        if self.watch is None or items[0].kind == "decide":
+            return
+        rows = [(answer.row, item.name or item.id) for item, answer in zip(items, answers, strict=True)]
+        for title in self.watch.update((row["score"], row["prediction"], name) for row, name in rows):
+            LOG.warning("alarm", extra={"fields": {"detector": self.name, "alarm": title}})

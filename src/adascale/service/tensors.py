@@ -21,7 +21,9 @@ Given = np.ndarray[Any, Any] | list[bytes]
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A request: its tensors by name, and which outputs are wanted, each as bytes or as JSON. all_binary: unnamed ones."""
+    """A request: its tensors by name; outputs: whether each that is wanted is to come as bytes; all_binary: if none is
+    named.
+    """
 
     id: str | None
     inputs: dict[str, Given]
@@ -81,7 +83,8 @@ def _from_bytes(tensor: Any, data: memoryview) -> Given:
     if kind == "BYTES":
         return _checked(_elements(data), shape)
     array = np.frombuffer(data, _ARRAYS[kind] if kind in _ARRAYS else _unknown(kind))
-    return _filled(array, shape).copy()  # the body is given back before the images are judged
+    filled: np.ndarray[Any, Any] = _filled(array, shape).copy()
+    return filled  # a copy, because the body is given back before the images are judged
 
 
 def _from_json(tensor: Any) -> Given:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -13,7 +14,7 @@ from adascale.service.judges import COLUMNS, EXPLAINED
 from adascale.service.lane import Answered, Failed, Kind
 from adascale.service.pictures import Picture, Unreadable, is_single, pictures_of
 from adascale.service.refusals import Refused
-from adascale.service.schemas import IMAGES, Described, Verdict, failures
+from adascale.service.schemas import IMAGES, Described, Opinion, Opinions, Verdict, failures
 
 Name = Annotated[str | None, Query(description="The detector; by default the first.", examples=["default"])]
 _WORK = failures(404, 408, 413, 415, 422, 504)
@@ -46,6 +47,20 @@ def v1_routes(house: House) -> APIRouter:
     async def recent(detector: Name = None, limit: Annotated[int, Query(ge=1, le=1000)] = 50) -> JSONResponse:
         """The last verdicts, newest first; the images themselves are not kept."""
         return JSONResponse(house.named(detector).recent(limit))
+
+    @router.get("/monitor", response_model=dict[str, Any], responses=failures(404, 422))
+    async def monitor(detector: Name = None) -> JSONResponse:
+        """What the monitor has seen: evidence, alarms, the estimated share of OOD images, the rate of flagged ones."""
+        return JSONResponse(await asyncio.to_thread(house.named(detector).monitored))
+
+    @router.post("/feedback", responses=failures(404, 422))
+    async def feedback(opinion: Opinion) -> Opinions:
+        """Say whether an image was of a known kind; it is appended to a log, by the id of its verdict."""
+        for served in house.detectors.values():
+            if (verdict := served.verdict(opinion.id)) is not None:
+                counts = await asyncio.to_thread(served.feedback.add, verdict, opinion.label)
+                return Opinions(id=opinion.id, label=opinion.label, counts=counts)
+        raise Refused(404, f"No verdict with this id is among the last {house.limits.remember} of a detector.")
 
     return router
 
