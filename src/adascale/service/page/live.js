@@ -20,11 +20,12 @@ let pause = PAUSE;
 let round = 0; // answers of an earlier round are out of date
 let told = ""; // the alarms that were announced
 
-// detector: says which one is looked at. news: is given the last verdicts of the service.
-export function start(detector, news) {
+// detector: says which one is looked at. ask: is called before the service is asked, and gives what its last verdicts
+// are told to.
+export function start(detector, ask) {
   const again = () => {
     clearTimeout(timer);
-    if (!document.hidden) look(detector, news, again);
+    if (!document.hidden) look(detector, ask(), again);
   };
   document.addEventListener("visibilitychange", again);
   again();
