@@ -107,10 +107,21 @@ def test_the_steps_of_adascale_follow_from_each_other(method: str, pixels: str) 
         assert step["scaled_energy"] == pytest.approx(-scores[i].item())
         shift = step["shift"]
         a, ae = outputs.features[i], outputs.views[part.view][i]
-        strongest = a.argsort(descending=True, stable=True)[: shift["strongest"]]
-        assert len(shift["moved"]) == len(shift["activation"]) == 40
-        assert shift["moved"][0] == pytest.approx((ae - a).abs()[strongest[0]].item(), rel=1e-3)
-        assert shift["activation"][-1] == pytest.approx(a[strongest[-1]].item(), rel=1e-3)
+        strongest = a.argsort(descending=True, stable=True)[:40]
+        assert shift["each"] == shift["counted"] == 1  # 1 % of 128 features
+        assert shift["moved"] == pytest.approx((ae - a).abs()[strongest].tolist(), rel=1e-3)
+        assert shift["activation"] == pytest.approx(a[strongest].tolist(), rel=1e-3)
+
+
+def test_many_activations_share_a_bar() -> None:
+    detector, given = made("adascale_l", k1=20.0), images(2)
+    outputs, found = asked(detector, given)
+    for i, one in enumerate(found):
+        step, shift = one["adascale"], one["adascale"]["shift"]
+        assert (shift["counted"], shift["each"], len(shift["moved"])) == (25, 3, 40)
+        ranked = outputs.features[i].sort(descending=True).values
+        assert shift["activation"][0] == pytest.approx(ranked[:3].mean().item(), rel=1e-3)
+        assert 3 * sum(shift["moved"][:8]) < step["q"] < 3 * sum(shift["moved"][:9])  # 24 and 27 activations
 
 
 @pytest.mark.parametrize(

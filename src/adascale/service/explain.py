@@ -21,8 +21,7 @@ from adascale.maths.activations import top_count
 from adascale.service.seen import mask_of, picture_of
 
 _CLASSES = 3  # the most probable ones that are listed
-_BINS = 40
-_STRONGEST = 0.25  # the share of the activations that is shown: the weaker ones are close to zero
+_BARS = 40  # of the strongest activations; those that count for Q take at most ten of them
 
 
 def explained(
@@ -96,7 +95,8 @@ def _adascale(
     """The steps of the first AdaSCALE among the method's parts; None where there is none, or the image is not finite.
 
     values: how many channel values of the input were moved by ``epsilon``, out of how many. mask: the pixels they
-    belong to. rank: ``F`` as a place among the reference images. shift: ``|a_eps - a|`` by rank.
+    belong to. rank: ``F`` as a place among the reference images. shift: means of ``|a_eps - a|`` and of ``a`` over
+    ``each`` activations, from the strongest on; the first ``counted`` activations make ``Q``.
     """
     part = next((part for part in method.parts.values() if isinstance(part, Adaptive)), None)
     if part is None or part.view not in outputs.views:
@@ -120,6 +120,8 @@ def _measured(part: Adaptive, outputs: Outputs) -> list[dict[str, Any]]:
         "reference": n,
         "usual": _number(float(part.reference_[(n - 1) // 2])),
     }
+    counted = top_count(size, part.k1)
+    each = math.ceil(counted / 10)
     strengths = outputs.features.sort(dim=1, descending=True).values
     return [
         {
@@ -128,10 +130,10 @@ def _measured(part: Adaptive, outputs: Outputs) -> list[dict[str, Any]]:
             "rank": round(float(seen["share"][i]) * n),
             "shift": {
                 "features": size,
-                "counted": top_count(size, part.k1),
-                "moved": _by_rank(seen["shift_by_rank"][i]),
-                "activation": _by_rank(strengths[i]),
-                "strongest": _shown(size),
+                "counted": counted,
+                "each": each,
+                "moved": _by_rank(seen["shift_by_rank"][i], each),
+                "activation": _by_rank(strengths[i], each),
             },
         }
         for i in range(len(outputs))
@@ -158,15 +160,9 @@ def _masks(images: Tensor, view: View, moved: Mapping[View, Tensor]) -> list[Ten
     return [moved_anyway(tuple(images.shape[1:]), view)] * len(images)
 
 
-def _shown(size: int) -> int:
-    """How many of the strongest activations are shown."""
-    return min(size, max(_BINS, math.ceil(_STRONGEST * size)))
-
-
-def _by_rank(ranked: Tensor) -> list[float]:
-    """The mean of the strongest values, which come first, in at most 40 parts of equal size."""
-    parts = torch.tensor_split(ranked[: _shown(len(ranked))].double(), min(_BINS, len(ranked)))
-    return [float(f"{float(part.mean()):.4g}") for part in parts]
+def _by_rank(ranked: Tensor, each: int) -> list[float]:
+    """The means of the strongest values, which come first, ``each`` of them at a time."""
+    return [float(f"{float(part.mean()):.4g}") for part in ranked[: _BARS * each].double().split(each)]
 
 
 def _number(value: float) -> float | None:

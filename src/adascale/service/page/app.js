@@ -195,7 +195,10 @@ function start() {
     find("token").value = "";
     load();
   });
-  refresh = live.start(() => current, (rows) => history.merge(rows) && history.draw(shown()));
+  refresh = live.start(() => current, () => {
+    const asked = history.mark();
+    return (rows) => history.merge(rows, asked) && history.draw(shown());
+  });
   load();
 }
 

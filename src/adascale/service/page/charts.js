@@ -80,14 +80,15 @@ export function histogram(place, { calibration, threshold }, row) {
 }
 
 // How far the strongest activations moved, by rank; the first ones are those that count.
-export function shift(place, { moved, strongest, counted }) {
+export function shift(place, { moved, each, counted }) {
   const height = 190;
-  const label = `How far the ${strongest} strongest activations moved, from the strongest on: at first ${short(moved[0])}, `
+  const most = moved.length * each;
+  const label = `How far the ${most} strongest activations moved, from the strongest on: at first ${short(moved[0])}, `
     + `at last ${short(moved.at(-1))}.`;
   const [drawn, width] = canvas(place, height, label);
   const [top, ground, left] = [14, height - 40, 40];
   const tallest = Math.max(...moved) || 1;
-  const each = (width - left - 4) / moved.length;
+  const wide = (width - left - 4) / moved.length;
   for (const tick of ticks(0, tallest)) {
     const y = ground - ((ground - top) * tick) / tallest;
     drawn.append(line("grid", left, y, width - 4, y));
@@ -95,12 +96,12 @@ export function shift(place, { moved, strongest, counted }) {
   }
   moved.forEach((value, i) => {
     const tall = Math.max(1, ((ground - top) * value) / tallest);
-    const name = (i * strongest) / moved.length < counted ? "bar counted" : "bar";
-    drawn.append(svg("rect", { class: name, x: left + i * each + 0.5, y: ground - tall, width: Math.max(1, each - 1), height: tall }));
+    const name = i * each < counted ? "bar counted" : "bar";
+    drawn.append(svg("rect", { class: name, x: left + i * wide + 0.5, y: ground - tall, width: Math.max(1, wide - 1), height: tall }));
   });
   drawn.append(line("axis", left, ground, width - 4, ground));
   drawn.append(svg("text", { class: "tick", x: left, y: ground + 17 }, "strongest"));
-  drawn.append(svg("text", { class: "tick", x: width - 4, y: ground + 17, "text-anchor": "end" }, `${strongest}th`));
+  drawn.append(svg("text", { class: "tick", x: width - 4, y: ground + 17, "text-anchor": "end" }, `rank ${most}`));
 }
 
 // A bar from 0, with a mark for what is usual.

@@ -4,35 +4,44 @@ import { find, make } from "./elements.js";
 import { show } from "./pictures.js";
 import { classOf, short } from "./text.js";
 
-const MOST = 30;
+const MOST = 12;
 const SIDE = 48;
 
 let entries = []; // newest first
+let added = 0; // by this page
 let pick = () => {};
 
 export function start(onPick) {
   pick = onPick;
 }
 
-// The entry of this verdict, new or known from the service's own list.
-export function add(row, picture = null) {
-  let entry = row.id ? entries.find((one) => one.row.id === row.id) : undefined;
-  if (entry) {
-    Object.assign(entry, { row: { ...entry.row, ...row }, picture });
-  } else {
-    entry = { row, picture };
-    entries.unshift(entry);
-    entries.length = Math.min(entries.length, MOST);
-  }
+// How many were added so far: what the service is asked for after this mark is not older than they are.
+export const mark = () => added;
+
+// The entry of this verdict, at the front; the service may have listed it before its answer came.
+export function add(row, picture) {
+  const known = row.id ? entries.find((one) => one.row.id === row.id) : undefined;
+  added += 1;
+  const entry = Object.assign(known ?? {}, { row: { ...known?.row, ...row }, picture, order: added });
+  entries = [entry, ...entries.filter((one) => one !== entry)].slice(0, MOST);
   return entry;
 }
 
-// Verdicts that the service lists, newest first. True if one of them is new here.
-export function merge(rows) {
-  const known = new Set(entries.map((entry) => entry.row.id));
-  const fresh = rows.filter((row) => !known.has(row.id)).reverse();
-  for (const row of fresh) add(row);
-  return fresh.length > 0;
+// Verdicts that the service listed, newest first, when it was asked at this mark. They go between those that it also
+// listed, below what was added since. True if one of them is new here.
+export function merge(rows, asked) {
+  let place = entries.filter((entry) => entry.order > asked).length;
+  let fresh = false;
+  for (const row of rows) {
+    const known = entries.findIndex((entry) => entry.row.id === row.id);
+    if (known < 0) {
+      entries.splice(place, 0, { row, picture: null, order: 0 });
+      fresh = fresh || place < MOST;
+    }
+    place = Math.max(place, known < 0 ? place + 1 : known + 1);
+  }
+  entries.length = Math.min(entries.length, MOST);
+  return fresh;
 }
 
 export function clear() {

@@ -20,11 +20,12 @@ let pause = PAUSE;
 let round = 0; // answers of an earlier round are out of date
 let told = ""; // the alarms that were announced
 
-// detector: says which one is looked at. news: is given the last verdicts of the service.
-export function start(detector, news) {
+// detector: says which one is looked at. ask: is called before the service is asked, and gives what its last verdicts
+// are told to.
+export function start(detector, ask) {
   const again = () => {
     clearTimeout(timer);
-    if (!document.hidden) look(detector, news, again);
+    if (!document.hidden) look(detector, ask(), again);
   };
   document.addEventListener("visibilitychange", again);
   again();
@@ -61,7 +62,7 @@ function draw(summary, rows, detector) {
   const seen = summary.images_seen ?? summary.images ?? detector.images_seen ?? 0;
   const alarms = byName(summary.alarms ?? []);
   const raised = alarms.filter((alarm) => alarm.raised);
-  pulse(raised.length ? "alarm" : "calm", raised.length ? "Alarm" : "No alarm");
+  pulse(raised.length ? "alarm" : "calm", raised.length ? "Alarm" : alarms.length ? "No alarm" : "Connected");
   const rate = summary.flag_rate ?? null;
   const share = summary.ood_share;
   facts(find("live").querySelector("dl"), [
@@ -73,7 +74,7 @@ function draw(summary, rows, detector) {
   if (rows.length) charts.strip(find("strip"), rows.filter((row) => !row.error));
   find("alarms").replaceChildren(...alarms.map(line));
   find("watch").textContent = seen
-    ? `If all pictures were ordinary, about ${percent(detector.level ?? detector.alpha)} would be flagged. A full bar raises an alarm.`
+    ? `If all pictures were ordinary, about ${percent(detector.level ?? detector.alpha)} would be flagged.${alarms.length ? " A full bar raises an alarm." : ""}`
     : "Nothing has been seen yet.";
   banner(raised);
 }
