@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -273,9 +274,13 @@ def test_diagnostics_of_adascale_by_hand() -> None:
     found = detectors.AdaSCALE_A(k1=50, k2=75, p_min=50, p_max=75).fit(outputs, head).diagnostics(outputs)
     assert {name: values.tolist() for name, values in found.items()} == {
         "q": [1.5],
+        "c_o": [8.5],
         "q_prime": [10 * 1.5 + 8.5],
-        "percentile": [50],  # the only reference sample is at most as large as itself: F = 1
+        "share": [1],  # the only reference sample is at most as large as itself
+        "percentile": [50],
         "ratio": [9 / 8],
+        "energy": [pytest.approx(math.log(2))],
+        "scaled_energy": [pytest.approx(math.log(2))],
         "shift_by_rank": [[1, 0.5, 2, 9]],
         "perturbed_by_rank": [[6, 2.5, -1, 7]],
     }

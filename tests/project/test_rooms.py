@@ -16,6 +16,7 @@ _NETWORK = "core maths storage images"
 _EXPORT = f"{_NETWORK} network detectors extraction"
 _DECISION = f"{_EXPORT} export"
 _BENCH = f"{_DECISION} decision report"
+_CLI = f"{_BENCH} bench training paper testing monitoring service"
 BELOW = {
     "core": "",
     "maths": "core",
@@ -27,10 +28,12 @@ BELOW = {
     "export": _EXPORT,
     "decision": _DECISION,
     "report": "core maths storage",
+    "monitoring": "core maths storage report",
+    "service": f"{_DECISION} decision monitoring",
     "bench": _BENCH,
     "training": f"{_NETWORK} network",
     "paper": f"{_BENCH} bench training",
-    "cli": f"{_BENCH} bench training paper testing",
+    "cli": _CLI,
 }
 
 

@@ -20,6 +20,8 @@ from adascale.network.specs import check_spec
 from adascale.network.trained import is_network_list
 from adascale.storage.rows import SUFFIXES
 
+_SHORTEST_TOKEN = 16
+
 
 def method_names(texts: list[str]) -> list[str]:
     """The methods asked for, each once; ``all`` is every method. An unknown one is refused."""
@@ -240,8 +242,40 @@ def _existing(what: str, advice: str) -> Callable[[Any], Any]:
 
 images = _existing("file or folder", ADVICE)
 detector_files = _existing("detector file", "make one with adascale fit")
+scores = _existing("file of scores", "make one with adascale score")
 results = _existing("folder", "give the --out folder of an adascale bench run")
 weights = _existing("weights file", "give a .safetensors file, or a .pth state dict")
+
+
+def named_file(text: str) -> tuple[str, Path]:
+    """The name and the file of ``NAME=FILE``; a file alone has its own name."""
+    name, equals, file = text.partition("=")
+    if not equals or Path(text).exists():
+        name, file = Path(text).stem, text
+    if not re.fullmatch(r"[\w.-]{1,64}", name):
+        raise InputError(f"{text}: the name {name!r} has other characters than letters, digits, '.', '_' and '-'.")
+    return name, Path(file)
+
+
+def served(value: Any) -> Any:
+    """Detectors by distinct names."""
+    found = [named_file(text) for text in value or []]
+    detector_files([file for _, file in found])
+    names = [name for name, _ in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"Two detectors have the name {twice[0]}; give NAME=FILE.")
+    return value
+
+
+def token_file(value: Any) -> Any:
+    """A file with a token that is long enough."""
+    if value is None:
+        return value
+    if not value.is_file():
+        raise InputError(f"There is no token file {value}; write a long random text to it.")
+    if len(value.read_text("utf8").strip()) < _SHORTEST_TOKEN:
+        raise InputError(f"The token in {value} is shorter than {_SHORTEST_TOKEN} characters; take a longer one.")
+    return value
 
 
 def start(value: Any) -> Any:

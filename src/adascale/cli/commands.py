@@ -137,6 +137,54 @@ class ExportCommand(TrustOptions, ReadOptions, Command, module="export"):
             raise InputError(f"--early {self.early} is for .onnx files; {self.output.name} is none.")
 
 
+class MonitorCommand(Command, module="monitor"):
+    """Tell from the scores of a stream of images whether it has changed; exit code 4 if an alarm is raised."""
+
+    scores: str = argument(
+        ...,
+        "Output of adascale score: .csv, .jsonl, .json or .parquet; - is CSV or JSON lines on stdin.",
+        check=checks.scores,
+    )
+    detector: Path | None = option(
+        None,
+        "The detector that made the scores [default: that of --state].",
+        "--detector",
+        "-d",
+        check=checks.detector_files,
+    )
+    follow: bool = option(False, "Go on reading while the file grows, until Ctrl-C.", "--follow", "-f")
+    every: int | None = option(None, "Use one of so many images, because neighbours are alike (video).", min=1)
+    delta: float | None = option(None, "Chance that an alarm of the kind ever is false [default: 0.01].")
+    run_length: float | None = option(
+        None, "Alarms of the kind continuing are false within n images with chance n / this [default: 10000]."
+    )
+    seed: int | None = option(None, "Seed of the random numbers that break ties [default: 0].", min=0)
+    method: str | None = option(None, "Whose columns to read, where the rows have those of several detectors.")
+    state: Path | None = option(
+        None, "Keep everything in this file; the next call goes on from there.", check=checks.writable
+    )
+    report: Path | None = option(None, "Write an HTML page with the evidence over time.", check=checks.writable)
+
+
+class RecalibrateCommand(TrustOptions, PassOptions, ReadOptions, Command, module="recalibrate"):
+    """Add confirmed in-distribution images to those that set the threshold of a detector; nothing is fitted."""
+
+    detector: Path = argument(..., "A detector file.", check=checks.detector_files)
+    images: list[str] = option(
+        ...,
+        "A random sample of the traffic that a person confirmed as in-distribution: images as for score.",
+        "--with",
+        check=checks.images,
+    )
+    output: Path | None = option(
+        None, "The new detector file [default: in place of the old one].", "--out", "-o", check=checks.writable
+    )
+    replace: bool = option(False, "Set the threshold by these images alone.", "--replace")
+    root: groups.Root = None
+    device: groups.Device = "auto"
+    engine: groups.Engine = "torch"
+
+
 class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="bench"):
     """Compare methods on a suite: every method from one network pass per image (and one per view), in one table."""
 

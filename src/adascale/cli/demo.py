@@ -64,7 +64,7 @@ def demo(given: DemoCommand) -> None:
     network = digits.train_network(data["train"])
     say(f"Fitting a detector on {len(data['fit'])} other images of the digits 0 to 7, without any image to detect ...")
     detector = OODDetector(network, preprocess=preprocess).fit(digits.inputs(data["fit"]))
-    examples = _save(out, detector, network, data)
+    examples = save(out, detector, network, data)
     loaded = OODDetector.load(out / "detector.safetensors", network)
     saved = [preprocess(Image.open(out / "images" / name)) for name in examples]
     verdicts = _judged(loaded, examples, torch.stack(saved))
@@ -92,7 +92,7 @@ def _first_methods() -> list[str]:
     return [name for name in names if name in {DEFAULT, *tuned, *BASELINES}]
 
 
-def _save(out: Path, detector: OODDetector, network: nn.Module, data: dict[str, ImageSet]) -> list[str]:
+def save(out: Path, detector: OODDetector, network: nn.Module, data: dict[str, ImageSet]) -> list[str]:
     """Write the network, the detector and five images, ready for ``adascale score``; return the images' names."""
     (out / "images").mkdir(parents=True, exist_ok=True)
     weights = out / "network.safetensors"

@@ -57,7 +57,7 @@ def fit(given: FitCommand) -> None:
     with claimed(output, folder=several):
         with resumable():
             failures, refused = folders.fit_images(
-                made, found, training, parts, tune=given.tune, passes=given.passes(), source=_source(given.images)
+                made, found, training, parts, tune=given.tune, passes=given.passes(), source=source_of(given.images)
             )
         if refused and "all" not in (given.method or ()):
             raise next(iter(refused.values()))
@@ -142,7 +142,8 @@ def _score(given: ScoreCommand, found: ImageSet, files: list[DetectorFile], jour
     end(tally.failed, len(found))
 
 
-def _source(images: list[str]) -> str:
+def source_of(images: list[str]) -> str:
+    """What a record says about where images come from."""
     return " ".join("standard input" if path == "-" else path for path in images)
 
 

@@ -1,8 +1,8 @@
 """The command line. Data go to stdout, messages and progress to stderr.
 
 Exit codes: 0 done, also if the reader of stdout has left (``| head``); 2 a mistake in the call, told in one line; 3
-done, but some images could not be read (each has its row and reason); 130 interrupted, the same command resumes; 1 an
-error of ours.
+done, but some images could not be read (each has its row and reason); 4 an alarm of ``monitor`` is raised; 130
+interrupted, the same command resumes; 1 an error of ours.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from typing import Annotated, Any
 
 import typer
 
-from adascale.cli import commands
+from adascale.cli import commands, service_command
 from adascale.cli.console import app, say
 from adascale.cli.spellings import current
 from adascale.cli.streams import ReaderLeft, safe_streams
 from adascale.core.errors import AdascaleError
 from adascale.core.version import __version__
 
-__all__ = ["app", "commands", "main"]  # importing the commands registers them
+__all__ = ["app", "commands", "main", "service_command"]  # importing the commands registers them
 
 # Parameters of the library that are options of a command; a method's parameters, such as p_max=90, are given by --set.
 FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
-    for name in "alpha attack_steps available batch_size budget classes confidence data device draft engine epochs eps "
-    "fdr head init keep limit limit_fit loss lr max_pixels method model out precision preset save_every split_seed "
-    "train trust tune weight_decay weights width workers".split()
+    for name in "alpha attack_steps available batch_size budget classes confidence connections data deadline_s "
+    "decoders delta device drain_s draft engine epochs eps every fdr head host init keep limit limit_fit loss lr "
+    "max_batch max_body_mb max_images max_memory_mb max_pixels max_wait_ms method model out port precision preset "
+    "queue replace run_length save_every split_seed train trust tune weight_decay weights width workers".split()
 }
 
 

@@ -69,12 +69,12 @@ def fit_images(
     def outliers(chosen: Sequence[int], _: Sequence[View]) -> dict[str, Outputs]:
         return made(tuple(chosen))
 
-    refused, outputs = {}, found.load()
+    refused, outputs, names = {}, found.load(), [images.names[i] for i in found.usable]
     network = NetworkIdentity(extractor.classifier, extractor.fingerprint)
     for detector in detectors:
         detector.input_shape = found.shape
         try:
-            detector.fit_outputs(outputs, learned, outliers, tune=tune, source=source)
+            detector.fit_outputs(outputs, learned, outliers, tune=tune, source=source, names=names)
         except InputError as error:
             refused[detector.method.name] = error
         detector.network = network
@@ -164,13 +164,14 @@ def _rows(
 ) -> list[Row]:
     """A row for each image of the batch, in order. answers: by the prefix of their columns."""
     rows: dict[int, dict[str, Any]] = {index: {"error": reason} for index, reason in batch.failures.items()}
-    rows |= {index: _answered(answers, i) for i, index in enumerate(batch.indices)}
+    rows |= {index: answered(answers, i) for i, index in enumerate(batch.indices)}
     for index, row in rows.items():
         row["image"] = images.names[index]
     return [{name: rows[index].get(name) for name in names} for index in sorted(rows)]
 
 
-def _answered(answers: Mapping[str, Verdict | Decision], i: int) -> dict[str, Any]:
+def answered(answers: Mapping[str, Verdict | Decision], i: int) -> dict[str, Any]:
+    """What the answers say about image i, by column. answers: by the prefix of their columns."""
     row: dict[str, Any] = {"error": None}
     for prefix, answer in answers.items():
         row |= {prefix + "is_ood": bool(answer.is_ood[i]), "prediction": int(answer.prediction[i])}

@@ -10,6 +10,7 @@ from torch import nn
 
 from adascale.core.engines import TORCH
 from adascale.core.errors import DetectorFileError, InputError
+from adascale.decision.audit import audit_of
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, unusable
 from adascale.decision.records import check_learned
 from adascale.detectors import Detector
@@ -105,5 +106,6 @@ def _restored(
     except (InputError, KeyError, TypeError, IndexError, RuntimeError, AttributeError) as error:
         raise unusable(file.path, " ".join(str(error).split()).rstrip(".")) from error
     detector.calibration = Calibration(file.tensors["calibration.scores"], rate, sure)
-    detector.fitted = record.get("fitted", {})
+    detector.fitted, detector.audit = record.get("fitted", {}), audit_of(record, file.tensors)
+    detector.calibration_classes = file.tensors.get("calibration.classes")
     return detector

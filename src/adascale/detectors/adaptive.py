@@ -75,7 +75,10 @@ class Adaptive(Shaping):
 
     fits_on = "val"
     passes = "2 forward, 1 backward"
-    diagnosed = ("q", "q_prime", "percentile", "ratio", "shift_by_rank", "perturbed_by_rank")
+    diagnosed = (
+        *("q", "c_o", "q_prime", "share", "percentile", "ratio", "energy", "scaled_energy"),
+        *("shift_by_rank", "perturbed_by_rank"),
+    )
     tuned_by_default = True
     signed_features = "relu"
     search_space: ClassVar[Space] = {
@@ -146,18 +149,26 @@ class Adaptive(Shaping):
         return torch.from_numpy(self._ratios(outputs))
 
     def diagnostics(self, outputs: Outputs) -> Mapping[str, Tensor]:
-        """``Q``, the statistic (``q_prime``), ``p`` and ``r`` (N,); ``|a_eps - a|`` and ``a_eps`` (N, D), each row in
-        the order of ``a`` from its largest entry. Nothing where the outputs lack the view.
+        """``Q``, ``C_o``, the statistic (``q_prime``), ``F`` (``share``), ``p``, ``r``, ``E(z)`` and that of the scaled
+        logits (N,); ``|a_eps - a|`` and ``a_eps`` (N, D), each row in the order of ``a`` from its largest entry.
+        Nothing where the outputs lack the view.
         """
         if self.view not in outputs.views:
             return {}
+        ranking, seen = Ranking(outputs.features), outputs.views[self.view]
+        statistic, ratio = self._statistic(outputs, ranking), self._ratios(outputs)
+        share = ecdf(self.reference_, statistic)
         ranked, order = descending(outputs.features)
-        perturbed = outputs.views[self.view].gather(1, order)
+        perturbed = seen.gather(1, order)
         return {
-            "q": torch.from_numpy(activation_shift(Ranking(outputs.features), outputs.views[self.view], self.k1)),
-            "q_prime": self.shift_statistic(outputs),
-            "percentile": self.percentiles(outputs),
-            "ratio": self.ratios(outputs),
+            "q": torch.from_numpy(activation_shift(ranking, seen, self.k1)),
+            "c_o": torch.from_numpy(perturbed_mass(ranking, seen, self.k2)),
+            "q_prime": torch.from_numpy(statistic),
+            "share": torch.from_numpy(share),
+            "percentile": torch.from_numpy(self.percentile_at(share)),
+            "ratio": torch.from_numpy(ratio),
+            "energy": energy(outputs.logits),
+            "scaled_energy": energy(self.scaled_logits(outputs.logits, ratio)),
             "shift_by_rank": (perturbed - ranked).abs(),
             "perturbed_by_rank": perturbed,
         }

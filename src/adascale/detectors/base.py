@@ -143,6 +143,11 @@ class Detector(ABC):
         """The names in `explained`: the members of a fitted method that combines others."""
         return ()
 
+    @property
+    def parts(self) -> Mapping[str, Detector]:
+        """The fitted methods whose scores make up this one's, by name: the members, or itself."""
+        return {self.name: self}
+
     def explained(self, outputs: Outputs) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The scores, and by name what adds up to them, for methods that combine others; else nothing."""
         return self.score(outputs), {}

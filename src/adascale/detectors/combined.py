@@ -231,6 +231,10 @@ class Combined(Detector):
     def speakers(self) -> tuple[str, ...]:
         return tuple(self.voices_)
 
+    @property
+    def parts(self) -> Mapping[str, Detector]:
+        return {name: voice.method for name, voice in self.voices_.items()}
+
     def explained(self, outputs: Outputs) -> tuple[Tensor, Mapping[str, Tensor]]:
         """The scores, and what each member adds to them; +inf for rows that are not finite."""
         self._ready(outputs)

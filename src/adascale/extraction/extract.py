@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -15,12 +15,18 @@ from adascale.network.classifier import Classifier
 
 
 def extract_batch(
-    classifier: Classifier, images: Tensor, views: Sequence[View] = (), labels: Tensor | None = None
+    classifier: Classifier,
+    images: Tensor,
+    views: Sequence[View] = (),
+    labels: Tensor | None = None,
+    moved: MutableMapping[View, Tensor] | None = None,
 ) -> Outputs:
     """What the methods need to know about one batch, on the CPU.
 
     If no view needs a gradient, clean and perturbed images go through the network together in inference mode.
-    Otherwise there is one pass with the input gradient, then one pass for each view, all of them in torch.
+    Otherwise there is one pass with the input gradient, then one pass for each view, all of them in torch. moved: is
+    given a mask (N, C, H, W) of the values that were perturbed, for each view that depends on the gradient; of the
+    others `perturb.moved_anyway` tells it.
     """
     if not classifier.located:
         classifier.locate(images)
@@ -28,7 +34,7 @@ def extract_batch(
     with classifier.ready():
         if any(view.needs_gradient for view in views):
             features, logits, gradients = _with_gradients(classifier, images, views)
-            perturbed = list(_perturbed(classifier, images, views, gradients))
+            perturbed = list(_perturbed(classifier, images, views, gradients, moved))
         else:
             clean = classifier.prepare(images, copy=False)
             stacked = torch.cat([clean, *(perturb(clean, None, view) for view in views)]) if views else clean
@@ -60,11 +66,17 @@ def _with_gradients(
 
 
 def _perturbed(
-    classifier: Classifier, images: Tensor, views: Sequence[View], gradients: Mapping[float | None, Tensor]
+    classifier: Classifier,
+    images: Tensor,
+    views: Sequence[View],
+    gradients: Mapping[float | None, Tensor],
+    moved: MutableMapping[View, Tensor] | None = None,
 ) -> Iterator[Tensor]:
     clean = classifier.prepare(images, copy=False)
     for view in views:
         perturbed = perturb(clean, gradients.get(view.temperature), view)
+        if moved is not None and view.needs_gradient:
+            moved[view] = (perturbed != clean).cpu()
         yield classifier.features(perturbed, in_torch=bool(gradients))
 
 

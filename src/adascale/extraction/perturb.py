@@ -27,6 +27,11 @@ def moved(images: Tensor, signs: Tensor, view: View) -> Tensor:
     return images + view.step * signs / _channel_std(images, view)
 
 
+def moved_anyway(shape: tuple[int, ...], view: View) -> Tensor | None:
+    """The mask (C, H, W) of the values that the view moves in every image of this shape; None if that depends on it."""
+    return None if view.needs_gradient else random_signs(shape, view.fraction, view.seed) != 0
+
+
 def signs_of(gradient: Tensor, view: View) -> Tensor:
     """The sign of the gradient on the pixels that the view selects, 0 elsewhere; with a temperature ``sign(0) = 1``."""
     chosen = selected(gradient, view)

@@ -32,11 +32,14 @@ _HINT = (
 
 
 @contextmanager
-def opened(item: Item | str, least: int | None = None, max_pixels: int = MAX_PIXELS) -> Iterator[Image.Image]:
+def opened(
+    item: Item | str, least: int | None = None, max_pixels: int = MAX_PIXELS, formats: tuple[str, ...] | None = None
+) -> Iterator[Image.Image]:
     """The decoded image, the first frame if there are several. While the context lasts, it counts as memory in use.
 
     least: the decoder may save time by a smaller image, with sides of at least this length. max_pixels: pictures with
-    more pixels are refused when their header is read, before they are decoded.
+    more pixels are refused when their header is read, before they are decoded. formats: those of Pillow that may be
+    read, by default all.
     """
     if isinstance(item, Image.Image | np.ndarray):  # it is in memory already
         yield _from_array(item) if isinstance(item, np.ndarray) else item
@@ -45,7 +48,8 @@ def opened(item: Item | str, least: int | None = None, max_pixels: int = MAX_PIX
         _check_regular(item)
     _let_pillow_open(max_pixels)
     image: Image.Image
-    with Image.open(io.BytesIO(item) if isinstance(item, bytes | bytearray | memoryview) else item) as image:
+    data = io.BytesIO(item) if isinstance(item, bytes | bytearray | memoryview) else item
+    with Image.open(data, formats=formats) as image:
         if image.format == "EPS":
             raise ValueError("an EPS file is a program; convert it to a picture")
         with DECODED.share(check_pixels(*image.size, max_pixels)):

@@ -1,0 +1,311 @@
+"""What the service refuses, and that it stays well whatever is sent to it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import random
+import socket
+import struct
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+from PIL import Image
+
+from adascale import OODDetector, Preprocess
+from adascale.core.errors import InputError
+from adascale.service.limits import Limits
+from adascale.service.logs import start_logs
+from tests.service.serving import LET_THROUGH, detector, metric, png, running, score, talk, together, wait_until_ready
+
+INSIDE = 'adascale_queue_images{detector="d"}'
+GOOD = png(1)
+
+
+@pytest.fixture(scope="module")
+def waiting() -> OODDetector:
+    return detector("mls")
+
+
+@pytest.fixture
+def held() -> Iterator[None]:
+    LET_THROUGH.clear()
+    yield
+    LET_THROUGH.set()
+
+
+def eventually(check: Callable[[], bool], seconds: float = 20) -> bool:
+    until = time.monotonic() + seconds
+    while not check() and time.monotonic() < until:
+        time.sleep(0.01)
+    return check()
+
+
+def test_overload_is_answered_at_once_and_then_all_is_well(waiting: OODDetector, tmp_path: Path) -> None:
+    with running({"d": waiting}, tmp_path, queue=8, max_images=4, max_batch=2) as client:
+        LET_THROUGH.clear()
+        calls: list[Any] = [lambda: score(client, GOOD)] * 30
+
+        def release() -> None:
+            refused = 'adascale_requests_total{endpoint="/v1/score",status="503"}'
+            assert eventually(lambda: metric(client, refused) == 22)  # while the others still wait
+            assert metric(client, INSIDE) == 8
+            LET_THROUGH.set()
+
+        answers = [answer for answer in together([*calls, release]) if answer is not None]
+        busy = [answer for answer in answers if answer.status_code == 503]
+        assert sorted(answer.status_code for answer in answers) == [200] * 8 + [503] * 22
+        assert all(int(answer.headers["retry-after"]) >= 1 for answer in busy)
+        assert all("try again" in answer.json()["error"] for answer in busy)
+        assert eventually(lambda: metric(client, INSIDE) == 0)
+        assert score(client, GOOD).status_code == 200
+        assert client.get("/v1/monitor").json()["images"] == 9  # those that were answered, and no other
+
+
+def test_a_request_is_taken_on_as_a_whole_or_not_at_all(waiting: OODDetector) -> None:
+    with running({"d": waiting}, queue=4, max_images=4) as client:
+        LET_THROUGH.clear()
+
+        def release() -> None:
+            assert eventually(lambda: metric(client, INSIDE) == 2)
+            three = client.post("/v1/score", json={"images": [base64.b64encode(GOOD).decode()] * 3})
+            assert three.status_code == 503
+            assert metric(client, INSIDE) == 2
+            LET_THROUGH.set()
+
+        first, second, _ = together([lambda: score(client, GOOD), lambda: score(client, GOOD), release])
+        assert first.status_code == second.status_code == 200
+
+
+def test_late_answers_are_given_up_and_their_places_come_back(waiting: OODDetector) -> None:
+    with running({"d": waiting}, deadline_s=0.5, queue=4, max_images=4, max_batch=1) as client:
+        LET_THROUGH.clear()
+        answers = together([lambda: score(client, GOOD)] * 4)
+        assert [answer.status_code for answer in answers] == [504] * 4
+        assert metric(client, INSIDE) == 4  # the work itself is still there, so no more is taken on
+        assert score(client, GOOD).status_code == 503
+        LET_THROUGH.set()
+        assert eventually(lambda: metric(client, INSIDE) == 0)
+        assert score(client, GOOD).status_code == 200
+        assert metric(client, "adascale_held_bytes") == 0
+
+
+def test_the_bytes_of_all_requests_are_counted(waiting: OODDetector) -> None:
+    large = GOOD + bytes(300_000)  # what follows a PNG does not matter
+    with running({"d": waiting}, max_body_mb=0.5, max_memory_mb=0.5, decoders=1) as client:
+        assert client.base_url.port is not None
+        head = f"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: {len(large)}\r\n\r\n".encode()
+        with socket.create_connection(("127.0.0.1", client.base_url.port)) as line:
+            line.sendall(head + large[:-10])
+            assert eventually(lambda: metric(client, "adascale_held_bytes") >= 250_000)
+            assert score(client, large).status_code == 503
+            line.sendall(large[-10:])
+            assert b"200 OK" in line.recv(4096)
+        assert eventually(lambda: metric(client, "adascale_held_bytes") == 0)
+        assert score(client, large).status_code == 200
+
+
+@pytest.fixture(scope="module")
+def small(waiting: OODDetector) -> Iterator[httpx.Client]:
+    """A service with tight limits."""
+    limits: dict[str, Any] = {
+        "max_body_mb": 1,
+        "max_pixels": 100_000,
+        "max_images": 4,
+        "deadline_s": 2.0,
+        "header_s": 0.5,
+    }
+    with running({"d": waiting}, **limits) as client:
+        yield client
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG of very many pixels in a few bytes."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    rows = zlib.compress(bytes(min(width * height, 2**22)), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(("width", "height"), [(60_000, 60_000), (1_000_000, 1), (400, 300), (2**31 - 1, 2**31 - 1)])
+def test_images_with_too_many_pixels_are_not_decoded(small: httpx.Client, width: int, height: int) -> None:
+    before = psutil.Process().memory_info().rss
+    answer = score(small, bomb(width, height))
+    assert answer.status_code == 422
+    assert psutil.Process().memory_info().rss < before + 100 * 2**20
+
+
+def test_large_bodies_are_refused_whatever_they_say(small: httpx.Client) -> None:
+    large = bytes(2 * 2**20)
+    assert score(small, large).status_code == 413
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(32):
+            yield bytes(2**16)
+
+    unknown = small.post("/v1/score", content=chunks())  # without a length
+    assert unknown.status_code == 413
+    assert small.post("/v2/models/d/infer", content=large).status_code == 413
+    assert small.post("/v1/score", json={"images": ["aaaa"] * 400_000}).status_code == 413
+
+
+def test_too_many_images(small: httpx.Client) -> None:
+    assert small.post("/v1/score", json={"images": [base64.b64encode(GOOD).decode()] * 5}).status_code == 413
+    assert small.post("/v1/score", files=[("a", ("a.png", GOOD))] * 5).status_code == 413
+    assert small.post("/v1/score", files=[("a", ("a.png", GOOD))] * 4).status_code == 200
+
+
+def test_slow_clients_are_told_so(small: httpx.Client) -> None:
+    part = b"POST /v1/score HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc"
+    answers = together([lambda: talk(small, part), lambda: talk(small, b"POST /v1/sc"), lambda: talk(small, b"")])
+    for answer in answers:
+        assert answer.startswith(b"HTTP/1.1 408")
+        assert b'"error"' in answer
+
+
+def test_a_long_header_is_refused(small: httpx.Client) -> None:
+    answer = talk(small, b"GET /v1/detectors HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 200_000)
+    assert answer == b"" or answer.startswith(b"HTTP/1.1 4")
+
+
+def test_a_program_is_never_started_for_an_image(small: httpx.Client) -> None:
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n(x) print\n%%EOF\n"
+    answer = score(small, eps)
+    assert answer.status_code == 422
+    assert "not an image" in answer.json()["error"]
+
+
+def test_one_bad_image_does_not_spoil_a_batch_of_others(waiting: OODDetector) -> None:
+    """Inputs that the network refuses fail alone."""
+    free = OODDetector(waiting.classifier.model, "mls", preprocess=Preprocess(16, None, (0.5,) * 3, (0.25,) * 3))
+    free.fit(np.random.default_rng(0).integers(0, 256, (40, 24, 24, 3), dtype=np.uint8))
+    with running({"d": free}) as client:
+        sizes = [(16, 16), (16, 40), (40, 16), (16, 16)]
+        files = [("a", (f"{w}.png", png(width=w, height=h))) for w, h in sizes]
+        rows = client.post("/v1/score", files=files).json()
+        assert [row["error"] is None for row in rows] == [True, False, False, True]
+        assert "calibrated" in rows[1]["error"]
+
+
+def hostile(seed: int) -> Callable[[httpx.Client], int]:
+    """A request that should get a status from 400 to 499; returns that status."""
+    draw = random.Random(seed)
+    noise = draw.randbytes(draw.randrange(1, 3000))
+    cut, valid = png(seed)[: draw.randrange(1, 900)], base64.b64encode(png(seed)).decode()
+    json_ = {"Content-Type": "application/json"}
+    form = {"Content-Type": "multipart/form-data; boundary=B"}
+    head = b"POST /v1/score HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    infer = "/v2/models/d/infer"
+
+    def post(path: str = "/v1/score", **more: Any) -> Callable[[httpx.Client], int]:
+        return lambda client: client.post(path, **more).status_code
+
+    def raw(data: bytes) -> Callable[[httpx.Client], int]:
+        def call(client: httpx.Client) -> int:
+            answer = talk(client, data)
+            return int(answer[9:12] or b"0")
+
+        return call
+
+    def tensor(**fields: Any) -> Callable[[httpx.Client], int]:
+        return post(
+            infer, json={"inputs": [{"name": "images", "datatype": "FP32", "shape": [1], "data": [0], **fields}]}
+        )
+
+    deep, nan = b"[" * 100_000, {"name": "images", "datatype": "FP32", "shape": [1, 3, 16, 16], "data": ["a"] * 768}
+    kinds = [
+        *(post(content=noise), post(content=cut), post(content=bomb(draw.randrange(400, 2**20), 3000))),
+        *(post(content=noise, headers=json_), post(content=deep, headers=json_), post(json=[valid]), post(json=None)),
+        *(post(json={"images": valid}), post(json={"images": [1, 2]}), post(json={"images": ["*" * 50]})),
+        *(post(json={"images": []}), post(json={"images": [valid] * 5}), post(content=b"", headers=form)),
+        *(post(content=noise, headers=form), post(content=b"--B\r\nA: b\r\n\r\n" + cut, headers=form)),
+        *(post(content=noise, headers={"Content-Type": "multipart/form-data"}), post("/v1/score?detector=%00")),
+        *(post(content=GOOD, headers={"Content-Type": "text/html"}), post("/v1/score?explain=perhaps", content=GOOD)),
+        *(post(content=GOOD, headers={"Content-Encoding": "gzip"}), post(content=bytes(2**21)), post("/v1/nothing")),
+        *(post("/v1/feedback", json={"id": "a" * 70, "label": "known"}), post("/v1/feedback", content=noise)),
+        *(post("/v2/models/x/infer", json={}), post(infer, json={}), post(infer, content=noise), post(infer, json=[])),
+        post("/v1/feedback", content=bytes(2**21)),
+        raw(head.replace(b"score", b"feedback") + b"Content-Length: 9\r\n\r\n"),
+        *(tensor(), tensor(shape=[-1]), tensor(shape=[2**40, 2**40]), tensor(datatype="FP99"), tensor(data="x")),
+        *(tensor(name="others"), tensor(name="pixels", datatype="BYTES", data=[valid[:40]]), tensor(shape="1")),
+        post(infer, content=b"{}" + noise, headers={"Inference-Header-Content-Length": str(draw.randrange(-9, 9**9))}),
+        *(post(infer, json={"inputs": [nan]}), tensor(parameters={"binary_data_size": 10**12})),
+        *(raw(noise + b"\r\n\r\n"), raw(head + b"Content-Length: -4\r\n\r\n")),
+        raw(head + b"Content-Length: 9\r\n\r\nab"),
+        *(raw(b"GET  HTTP/1.1\r\n\r\n"), raw(head + b"Transfer-Encoding: chunked\r\n\r\nZZ\r\n"), raw(head)),
+        raw(head + b"Content-Length: 50\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+    ]
+    return kinds[seed % len(kinds)]
+
+
+def survives(client: httpx.Client, count: int) -> None:
+    """Send so many hostile requests, a few at a time: each gets a 4xx, and then all is as before."""
+    for start in range(0, count, 12):
+        calls = [hostile(seed) for seed in range(start, min(start + 12, count))]
+        answers = together([lambda call=call: call(client) for call in calls])
+        wrong = {start + i: status for i, status in enumerate(answers) if not 400 <= status < 500}
+        assert wrong == {}
+    assert eventually(lambda: metric(client, "adascale_held_bytes") == 0 and metric(client, INSIDE) == 0)
+    wait_until_ready(client)
+    assert score(client, GOOD).status_code == 200
+
+
+def test_hostile_requests(small: httpx.Client) -> None:
+    survives(small, 48)
+
+
+@pytest.mark.slow
+def test_very_many_hostile_requests(small: httpx.Client) -> None:
+    survives(small, 200)
+    before = psutil.Process().memory_info().rss
+    survives(small, 1000)
+    assert psutil.Process().memory_info().rss < 1.1 * before
+
+
+@pytest.mark.slow
+def test_bodies_of_100_megabytes(small: httpx.Client) -> None:
+    before = psutil.Process().memory_info().rss
+
+    def chunks() -> Iterator[bytes]:
+        for _ in range(1600):
+            yield bytes(2**16)
+
+    declared = {"Content-Length": str(1600 * 2**16)}
+    calls: list[Any] = [lambda: small.post("/v1/score", content=chunks(), headers=declared)]
+    calls += [lambda: small.post("/v1/score", content=chunks())]
+    assert [answer.status_code for answer in together(calls)] == [413, 413]
+    assert psutil.Process().memory_info().rss < before + 50 * 2**20
+
+
+@pytest.mark.parametrize(
+    "given", [{"max_batch": 0}, {"max_images": 300}, {"deadline_s": 0}, {"max_body_mb": 512}, {"max_wait_ms": -1}]
+)
+def test_limits_that_make_no_sense(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(given))):
+        Limits(**given)
+
+
+def test_nothing_of_an_image_is_logged(waiting: OODDetector, capfd: pytest.CaptureFixture[str]) -> None:
+    start_logs()
+    file = io.BytesIO()
+    Image.new("RGB", (20, 20)).save(file, "PPM")
+    secret = b"a secret in the picture"
+    with running({"d": waiting}) as client:
+        score(client, file.getvalue() + secret)
+        score(client, secret)
+    lines = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
+    told = [line for line in lines if line["event"] == "request"]
+    assert [line["status"] for line in told if line["path"] == "/v1/score"] == [200, 422]
+    assert all(line["request_id"] and line["ms"] > 0 for line in told)
+    assert "secret" not in json.dumps(lines)
