@@ -25,8 +25,8 @@ __all__ = ["app", "commands", "main"]  # importing the commands registers them
 FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
     for name in "alpha attack_steps available batch_size budget classes confidence data delta device draft engine "
-    "epochs eps every fdr head init keep limit limit_fit loss lr method out precision preset replace run_length save_every "
-    "split_seed train tune weight_decay weights width workers".split()
+    "epochs eps every fdr head init keep limit limit_fit loss lr method out precision preset replace run_length "
+    "save_every split_seed train tune weight_decay weights width workers".split()
 }
 
 
