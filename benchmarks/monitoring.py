@@ -4,8 +4,8 @@
 
 Simulated streams with 1,000 calibration images each: scores are normal, normal and rounded to halves (tied), or 0, 1
 and 2 (discrete); classes are ten, equally frequent; OOD images score 3 higher (AUROC 98.3 %). With ADASCALE_DATA also
-the scores of cifar10_resnet20 with `mls` on CIFAR-10's test images, each stream in a random order of its own, and textures
-as OOD images. Exit code 1 if more streams raise a false alarm than delta allows.
+the scores of cifar10_resnet20 with `mls` on CIFAR-10's test images, each stream in a random order of its own, and
+textures as OOD images. Exit code 1 if more streams raise a false alarm than delta allows.
 """
 
 from __future__ import annotations
