@@ -47,6 +47,12 @@ def short(value: float, digits: int = 2) -> str:
     return f"{float(f'{value:.{digits}g}'):g}"
 
 
+def as_png(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
 def asked(server: httpx.Client, file: Path, detector: str = "small") -> dict[str, Any]:
     """What the service says about a picture."""
     answer = score(server, file.read_bytes(), "/v1/score", params={"detector": detector, "explain": True})
@@ -157,13 +163,13 @@ def test_a_pasted_picture_gets_a_verdict(tab: Page, server: httpx.Client, folder
 def test_one_unreadable_file_among_several_fails_alone(tab: Page, folder: Path) -> None:
     tab.choose("#file", folder / UNKNOWN, folder / BROKEN, folder / KNOWN)
     shown(tab, UNKNOWN)
-    assert tab.run(texts("#history li:nth-child(-n+3) .what b")) == [UNKNOWN, BROKEN, KNOWN]
-    assert tab.run(texts("#history li:nth-child(-n+3) .tag")) == ["Unlike", "Not read", "Like"]
+    assert tab.run(texts("#own .what b")) == [UNKNOWN, BROKEN, KNOWN]
+    assert tab.run(texts("#own .tag")) == ["Unlike", "Not read", "Like"]
     assert tab.run(text("#say")).startswith("2 pictures: 1 unlike the training images. broken.png: ")
     line = tab.run(text("#problem"))
     assert line.startswith("broken.png: ")
     assert len(line) < 120
-    tab.run("document.querySelectorAll('#history button')[1].click()")
+    tab.run("document.querySelectorAll('#own button')[1].click()")
     shown(tab, KNOWN)
     tab.drop(folder / KNOWN)
     tab.wait("document.getElementById('problem').hidden")
@@ -173,7 +179,7 @@ def test_names_are_text_and_never_markup(tab: Page, folder: Path) -> None:
     tab.drop(folder / TRICKY)
     shown(tab, TRICKY)
     assert tab.run("document.images.length") == 0
-    assert tab.run(text("#history .what b")) == TRICKY
+    assert tab.run(text("#own .what b")) == TRICKY
 
 
 def test_what_the_method_saw(tab: Page, server: httpx.Client, folder: Path) -> None:
@@ -215,7 +221,7 @@ def test_everything_works_by_keyboard(tab: Page, server: httpx.Client, folder: P
         seen.append(tab.run(focus))
     assert seen[:7] == ["detector", "file", "camera", "mask", "known", "unknown", "line"]
     assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    tab.run("document.querySelectorAll('#history button')[1].focus()")
+    tab.run("document.querySelectorAll('#own button')[1].focus()")
     press(tab, "Enter", 13, "\r")
     shown(tab, UNKNOWN)
     assert tab.run("document.activeElement.getAttribute('aria-current')") == "true"
@@ -279,10 +285,9 @@ def test_an_alarm_is_shown_while_one_looks_on(browser: Page, detectors: dict[str
         tab.wait(f"{READY} && {text('#pulse b')} === 'No alarm'")
         assert not tab.run(visible("#alarm"))
         assert not tab.run(visible("#which"))
-        for shade in range(60):
-            file = tmp_path / "flat.png"
-            Image.new("RGB", (40, 30), (255, 100 + shade, shade)).save(file)
-            asked(server, file)
+        flat = [Image.new("RGB", (40, 30), (255, 100 + shade, shade)) for shade in range(60)]
+        answer = server.post("/v1/score", files=[("image", (f"{i}.png", as_png(one))) for i, one in enumerate(flat)])
+        assert answer.status_code == 200
         tab.wait(visible("#alarm"))
         assert tab.run(text("#alarm")).startswith("The traffic has changed")
         assert tab.run(text("#pulse b")) == "Alarm"
