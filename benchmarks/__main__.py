@@ -10,8 +10,8 @@ a mix; (d) post-processing against SCALE's fixed percentile; (e) a benchmark of 
 import of torch; (k) post-processing of each method against the fastest peer that has it: pytorch-ood, if it is
 installed, scikit-learn, and transcriptions of OpenOOD's arithmetic; (l) the peak memory of an extraction against that
 of a plain forward pass; (m) engines: torch, onnxruntime, OpenVINO, and with --compile torch.compile, each with one
-thread; (n) decisions of the default, on further networks too. (e), (f) and (i) use the first network alone, (m) also
-cifar10_resnet20 if no network is named.
+thread; (n) decisions of the default, on further networks too; (o), or `serve`: the service against the in-process loop,
+for real networks. (e), (f) and (i) use the first network alone, (m) also cifar10_resnet20 if no network is named.
 Real networks where ADASCALE_DATA names them, else networks of the same shapes on noise. --quick: few images, to see
 that everything runs. Exit code 1 if a measured ratio exceeds what is promised.
 """
@@ -35,7 +35,8 @@ from benchmarks import engines, extraction, passes, postprocessing, start, varia
 from benchmarks.measured import Ratio
 from benchmarks.subjects import REAL, SMALL, Subject, further_names, jpegs, names, subject
 
-PARTS = "abcdefghijklmn"
+PARTS = "abcdefghijklmno"
+WORDS = {"serve": "o"}
 
 
 def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled: bool) -> Iterator[Ratio]:
@@ -81,6 +82,10 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
                 yield from whole.scoring(here, Path(folder), preprocess, repeats)
         if "m" in parts:
             yield from engines.engines(here, repeats, compiled)
+        if "o" in parts:
+            from benchmarks import serve  # which needs the extra serve
+
+            yield from serve.serve(here, count, min(3, repeats))
     if "m" in parts and os.environ.get("ADASCALE_DATA") and tuple(chosen) == REAL:
         yield from engines.engines(subject(SMALL, 8 if quick else 64, 8 if quick else 300), repeats, compiled)
 
@@ -106,7 +111,7 @@ def line(found: Ratio) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=PARTS, help="letters of the parts, e.g. a,c")
+    parser.add_argument("--only", default=PARTS, help="letters of the parts, e.g. a,c; serve is o")
     known = (*names(), *further_names())
     parser.add_argument("--networks", nargs="*", help=f"of {', '.join(known)}")
     parser.add_argument("--repeats", type=int, default=5)
@@ -114,7 +119,8 @@ def main() -> int:
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    parts, chosen = given.only.replace(",", ""), given.networks or list(known)
+    parts = "".join(WORDS.get(part, part) for part in given.only.split(","))
+    chosen = given.networks or list(known)
     if unknown := (set(parts) - set(PARTS)) | (set(chosen) - set(known)):
         parser.error(f"{', '.join(sorted(unknown))}: parts are {PARTS}, networks {', '.join(known)}")
     if given.repeats < 1:

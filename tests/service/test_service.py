@@ -56,7 +56,7 @@ def test_requests_at_the_same_time_share_passes_and_keep_their_answers(
 ) -> None:
     many = [png(seed) for seed in range(24)]
     before, passes = (metric(client, f'adascale_batch_images_{name}{{detector="first"}}') for name in ("sum", "count"))
-    rows = together([lambda one=one: score(client, one).json()[0] for one in many])  # type: ignore[misc]
+    rows = together([lambda one=one: score(client, one).json()[0] for one in many])
     assert agrees(rows, fitted, many)
     assert metric(client, 'adascale_batch_images_sum{detector="first"}') == before + 24
     assert metric(client, 'adascale_batch_images_count{detector="first"}') < passes + 24

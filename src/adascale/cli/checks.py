@@ -242,6 +242,7 @@ def _existing(what: str, advice: str) -> Callable[[Any], Any]:
 
 images = _existing("file or folder", ADVICE)
 detector_files = _existing("detector file", "make one with adascale fit")
+scores = _existing("file of scores", "make one with adascale score")
 results = _existing("folder", "give the --out folder of an adascale bench run")
 weights = _existing("weights file", "give a .safetensors file, or a .pth state dict")
 

@@ -5,7 +5,6 @@ Nothing here imports PyTorch, so that ``--help`` and a mistyped call answer at o
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +14,6 @@ from adascale.cli.checks import SORTS
 from adascale.cli.groups import Command, PassOptions, PreprocessOptions, Texts, Weights, argument, option
 from adascale.core.errors import InputError
 from adascale.export.formats import format_of
-from adascale.service.limits import Limits
 
 
 class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, Command, module="fit"):
@@ -128,26 +126,7 @@ class ExportCommand(Command, module="export"):
             raise InputError(f"--early {self.early} is for .onnx files; {self.output.name} is none.")
 
 
-class LimitOptions(groups.Options):
-    """What the service takes on; see `adascale.service.limits`."""
-
-    max_batch: int = option(Limits.max_batch, "Images of one pass.")
-    max_wait_ms: float = option(Limits.max_wait_ms, "How long a pass waits for images that are being decoded.")
-    queue: int = option(Limits.queue, "Images that a detector takes on at a time; more are answered by 503.")
-    max_body_mb: float = option(Limits.max_body_mb, "Size of one request.")
-    max_memory_mb: float = option(Limits.max_memory_mb, "Size of all requests under way.")
-    max_pixels: int = option(Limits.max_pixels, "Pixels of one image.")
-    max_images: int = option(Limits.max_images, "Images of one request.")
-    deadline_s: float = option(Limits.deadline_s, "Seconds from the first byte of a request to its answer.")
-    decoders: int = option(0, "Decoding threads [default: one per core, at most 8].")
-    connections: int = option(Limits.connections, "Open connections.")
-    drain_s: float = option(Limits.drain_s, "Seconds for which a stopping service still refuses work politely.")
-
-    def limits(self) -> Limits:
-        return Limits(**{one.name: getattr(self, one.name) for one in fields(LimitOptions)})
-
-
-class ServeCommand(LimitOptions, Command, module="serve"):
+class ServeCommand(groups.LimitOptions, Command, module="serve"):
     """Put detectors behind an address: images come by HTTP, verdicts go back; with a page, metrics and monitoring."""
 
     detectors: Texts = argument(
@@ -172,6 +151,56 @@ class ServeCommand(LimitOptions, Command, module="serve"):
         if self.demo == bool(self.detectors):
             raise InputError("Name detector files to serve, or give --demo; one of the two.")
         self.limits()
+
+
+class MonitorCommand(Command, module="monitor"):
+    """Tell from the scores of a stream of images whether it has changed; exit code 4 if an alarm is raised."""
+
+    scores: str = argument(
+        ...,
+        "Output of adascale score: .csv, .jsonl, .json or .parquet; - is CSV or JSON lines on stdin.",
+        check=checks.scores,
+    )
+    detector: Path | None = option(
+        None,
+        "The detector that made the scores [default: that of --state].",
+        "--detector",
+        "-d",
+        check=checks.detector_files,
+    )
+    follow: bool = option(False, "Go on reading while the file grows, until Ctrl-C.", "--follow", "-f")
+    every: int | None = option(None, "Use one of so many images, because neighbours are alike (video).", min=1)
+    delta: float | None = option(None, "Chance that an alarm of the kind ever is false [default: 0.01].")
+    run_length: float | None = option(
+        None, "Alarms of the kind continuing are false within n images with chance n / this [default: 10000]."
+    )
+    seed: int | None = option(None, "Seed of the random numbers that break ties [default: 0].", min=0)
+    method: str | None = option(None, "Whose columns to read, where the rows have those of several detectors.")
+    state: Path | None = option(
+        None, "Keep everything in this file; the next call goes on from there.", check=checks.writable
+    )
+    report: Path | None = option(None, "Write an HTML page with the evidence over time.", check=checks.writable)
+
+
+class RecalibrateCommand(PassOptions, Command, module="recalibrate"):
+    """Add confirmed in-distribution images to those that set the threshold of a detector; nothing is fitted."""
+
+    detector: Path = argument(..., "A detector file.", check=checks.detector_files)
+    images: list[str] = option(
+        ...,
+        "A random sample of the traffic that a person confirmed as in-distribution: images as for score.",
+        "--with",
+        check=checks.images,
+    )
+    output: Path | None = option(
+        None, "The new detector file [default: in place of the old one].", "--out", "-o", check=checks.writable
+    )
+    replace: bool = option(False, "Set the threshold by these images alone.", "--replace")
+    model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)
+    weights: Weights = None
+    root: groups.Root = None
+    device: groups.Device = "auto"
+    engine: groups.Engine = "torch"
 
 
 class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="bench"):

@@ -16,7 +16,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # else "[default: ...]" in a help text is taken for a colour and vanishes
     help="Tells when an image classifier is looking at something it was never trained on.",
 )
-SOME_UNREADABLE, INTERRUPTED = 3, 130
+SOME_UNREADABLE, ALARM, INTERRUPTED = 3, 4, 130
 
 
 def plain_table(*columns: str) -> Table:

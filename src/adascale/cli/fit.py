@@ -54,7 +54,7 @@ def fit(given: FitCommand) -> None:
     parts = output.with_name(output.name + ".parts")
     with resumable():
         failures, refused = folders.fit_images(
-            made, found, training, parts, tune=given.tune, passes=given.passes(), source=_source(given.images)
+            made, found, training, parts, tune=given.tune, passes=given.passes(), source=source_of(given.images)
         )
     if refused and "all" not in (given.method or ()):
         raise next(iter(refused.values()))
@@ -127,7 +127,8 @@ def score(given: ScoreCommand) -> None:
     end(tally.failed, len(found))
 
 
-def _source(images: list[str]) -> str:
+def source_of(images: list[str]) -> str:
+    """What a record says about where images come from."""
     return " ".join("standard input" if path == "-" else path for path in images)
 
 

@@ -1,7 +1,7 @@
 """The command line. Data go to stdout, messages and progress to stderr.
 
 Exit codes: 0 done; 2 a mistake in the call, told in one line; 3 done, but some images could not be read (each has its
-row and reason); 130 interrupted, the same command resumes; 1 an error of ours.
+row and reason); 4 an alarm of ``monitor`` is raised; 130 interrupted, the same command resumes; 1 an error of ours.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ __all__ = ["app", "commands", "main"]  # importing the commands registers them
 FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
     for name in "alpha attack_steps available batch_size budget classes confidence connections data deadline_s "
-    "decoders device drain_s draft engine epochs eps fdr head host init keep limit limit_fit loss lr max_batch "
-    "max_body_mb max_images max_memory_mb max_pixels max_wait_ms method out port precision preset queue "
-    "save_every split_seed train tune weight_decay weights width workers".split()
+    "decoders delta device drain_s draft engine epochs eps every fdr head host init keep limit limit_fit loss lr "
+    "max_batch max_body_mb max_images max_memory_mb max_pixels max_wait_ms method out port precision preset queue "
+    "replace run_length save_every split_seed train tune weight_decay weights width workers".split()
 }
 
 

@@ -16,6 +16,7 @@ from adascale.core.engines import TORCH
 from adascale.core.errors import DetectorFileError, HeadNotFoundError, InputError
 from adascale.core.types import Head
 from adascale.core.version import __version__
+from adascale.decision.audit import AuditEntry, audit_of, audit_record, audit_tensors
 from adascale.detectors import Detector, registry
 from adascale.detectors.configure import configured
 from adascale.maths.conformal import Calibration
@@ -73,6 +74,18 @@ class DetectorFile:
         saved = self.record["calibration"]
         return Calibration(self.tensors["calibration.scores"], saved["alpha"], saved.get("confidence"))
 
+    @property
+    def calibration_classes(self) -> Tensor | int:
+        """The predicted classes of the calibration images, for `adascale.monitoring.Monitor`; files of older versions
+        have none, and this is the number of classes.
+        """
+        return self.tensors.get("calibration.classes", int(self.record["head"]["classes"]))
+
+    @property
+    def audit(self) -> tuple[AuditEntry, ...]:
+        """Which images set the threshold, with their names."""
+        return audit_of(self.record, self.tensors)
+
     def described(self) -> dict[str, Any]:
         """The record. In that of an older version, what the guarantee says is brought up to date."""
         return {**self.record, "calibration": {**self.record["calibration"], **_promise(self.calibration)}}
@@ -119,6 +132,7 @@ def record_of(detector: OODDetector, calibration: Calibration, about: Mapping[st
         "parameters": detector.method.parameters,
         "setting": detector.setting,
         "fitted": detector.fitted,
+        "audit": audit_record(detector.audit),
         "calibration": {
             "images": len(calibration.scores),
             "reference_images": detector.reference_images,
@@ -154,6 +168,9 @@ def save_detector(
     record = record_of(detector, calibration, about)
     tensors = {f"method.{name}": tensor for name, tensor in detector.method.state().items()}
     tensors["calibration.scores"] = calibration.scores
+    if detector.calibration_classes is not None:
+        tensors["calibration.classes"] = detector.calibration_classes
+    tensors |= audit_tensors(detector.audit)
     if shape := detector.input_shape or detector.probe_shape:
         tensors["probe.images"], tensors["probe.features"] = detector.network.probe(shape)
     return save_tensors(Path(path), tensors, record, KIND)

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
@@ -42,13 +43,17 @@ Outliers = Callable[[Sequence[int], Sequence[View]], "Mapping[str, Outputs] | No
 
 
 class Fitted(NamedTuple):
-    """The fitted method, and how it came about. setting: where the parameters come from, in one sentence."""
+    """The fitted method, and how it came about. setting: where the parameters come from, in one sentence.
+
+    held_out: the indices of the images that set the threshold; none if there is no threshold.
+    """
 
     method: Detector
     tuning: Tuning | None
     setting: str
     reference_images: int
     calibration: Calibration | None
+    held_out: Tensor
 
 
 @dataclass(frozen=True)
@@ -172,7 +177,8 @@ class Plan:
             calibration = calibrated(method, outputs[parts.held_out], self.alpha, self.confidence)
         count = 0 if method.fits_on == "nothing" else len(reference)
         setting = "; ".join(filter(None, [method.note, str(tuning) if tuning else self.why_not(n, features)]))
-        return Fitted(method, tuning, setting, count, calibration)
+        held_out = parts.held_out if calibration is not None else parts.held_out[:0]
+        return Fitted(method, tuning, setting, count, calibration, held_out)
 
     def choose(
         self, outputs: Outputs, head: Head, train: Outputs | None, outliers: Outliers | None
@@ -249,12 +255,16 @@ def _shared_rows(outputs: Outputs, train: Outputs) -> int:
 
 def calibrated(method: Detector, held_out: Outputs, alpha: float, confidence: float | None) -> Calibration:
     """The threshold from images that the method was not fitted on."""
-    calibration = Calibration(method.score(held_out), alpha, confidence)
+    return checked(Calibration(method.score(held_out), alpha, confidence))
+
+
+def checked(calibration: Calibration) -> Calibration:
+    """The calibration, unless it has no usable threshold."""
     if not math.isfinite(calibration.threshold) or calibration.scores.isnan().any():
         broken = int((~calibration.scores.isfinite()).sum())
         raise InputError(
-            f"{broken} of {len(held_out)} calibration images give NaN or infinite activations, so no threshold "
-            "can be set; check the images and the preprocessing."
+            f"{broken} of {len(calibration.scores)} calibration images give NaN or infinite activations, so no "
+            "threshold can be set; check the images and the preprocessing."
         )
     return calibration
 

@@ -69,12 +69,12 @@ def fit_images(
     def outliers(chosen: Sequence[int], _: Sequence[View]) -> dict[str, Outputs]:
         return made(tuple(chosen))
 
-    refused, outputs = {}, found.load()
+    refused, outputs, names = {}, found.load(), [images.names[i] for i in found.usable]
     network = NetworkIdentity(extractor.classifier, extractor.fingerprint)
     for detector in detectors:
         detector.input_shape = found.shape
         try:
-            detector.fit_outputs(outputs, learned, outliers, tune=tune, source=source)
+            detector.fit_outputs(outputs, learned, outliers, tune=tune, source=source, names=names)
         except InputError as error:
             refused[detector.method.name] = error
         detector.network = network

@@ -154,24 +154,26 @@ def extract_given(
     views: Sequence[View],
     class_names: tuple[str, ...] = (),
     sample: Sample | None = None,
-) -> tuple[Outputs, list[tuple[int, ...]]]:
-    """The outputs of all batches, and the distinct shapes of their inputs.
+) -> tuple[Outputs, list[tuple[int, ...]], list[str]]:
+    """The outputs of all batches, the distinct shapes of their inputs, and the names of the images, empty for tensors.
 
     class_names: their number is checked as soon as that of the classes is known. sample: is offered every input.
     """
     shapes: dict[tuple[int, ...], None] = {}
-    parts = []
+    parts, names = [], list[str]()
     for given in batches:
         if not shapes:
             classifier.locate(given.images)  # again, because weights may have changed since the last fit
             check_count(class_names, len(classifier.head.weight))
         shapes[tuple(given.images.shape[1:])] = None
         parts.append(extract_batch(classifier, given.images, views, given.labels))
+        names += given.names
         if sample is not None:
             sample.add(given.images)
     if not parts:
         raise InputError("fit got no images; give in-distribution images, a few hundred if you have them.")
-    return Outputs.cat(parts), list(shapes)
+    outputs = Outputs.cat(parts)
+    return outputs, list(shapes), names if len(names) == len(outputs) else []
 
 
 def outliers_of(sample: Sample | None, classifier: Classifier, batch_size: int) -> Outliers:

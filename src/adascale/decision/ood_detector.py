@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from adascale.core.engines import TORCH
-from adascale.core.errors import AdascaleWarning
 from adascale.core.types import Outputs
-from adascale.decision.answering import Answering
+from adascale.decision.audit import AuditEntry, fit_entry
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, save_detector
 from adascale.decision.exporting import exportable, pictures_of
 from adascale.decision.fitting import Outliers, Plan, method_of
 from adascale.decision.inputs import Reader, extract_given, outliers_of
 from adascale.decision.provenance import fitting_record, source_in_words
 from adascale.decision.quantising import quantised
+from adascale.decision.recalibrating import Recalibrating
 from adascale.decision.saved import classifier_of, load_detectors
 from adascale.decision.tuning import MOST_CHOSEN, Tuning
 from adascale.detectors import Detector
@@ -32,7 +31,6 @@ from adascale.images.outliers import Sample
 from adascale.images.preprocess import Preprocess, as_preprocess
 from adascale.maths.conformal import Calibration
 from adascale.maths.promise import check_alpha, check_confidence
-from adascale.maths.split import total_needed
 from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
 from adascale.network.ready import ready_network
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class OODDetector(Answering):
+class OODDetector(Recalibrating):
     """Tells which images a classifier was never trained on.
 
     >>> detector = OODDetector(model).fit(id_images)        # doctest: +SKIP
@@ -95,6 +93,8 @@ class OODDetector(Answering):
         self.network = NetworkIdentity(self.classifier)
         self.reference_images = 0
         self.fitted: Mapping[str, Any] = {}  # when and on what, for people
+        self.audit: tuple[AuditEntry, ...] = ()  # which images set the threshold
+        self.calibration_classes: Tensor | None = None  # their predicted classes; None: not known
         self.class_names = self.classifier.class_names if classes is None else class_names(classes)
         self.about: dict[str, Any] = {}  # what `save` writes about the network: its text and its weights file
         self._reader = Reader()
@@ -130,6 +130,7 @@ class OODDetector(Answering):
     @method.setter
     def method(self, method: Detector) -> None:
         self._method, self.calibration, self.tuning = method, None, None
+        self.calibration_classes, self.audit = None, ()
         self._as_given, self._given = method, frozenset(method.parameters)
 
     @property
@@ -177,13 +178,13 @@ class OODDetector(Answering):
         plan = self.plan(tune)
         sample = Sample(self.split_seed, MOST_CHOSEN) if plan.wanted else None
         given = self._batches(images, skip=True)
-        outputs, shapes = extract_given(given, self.classifier, plan.views, self.class_names, sample)
+        outputs, shapes, names = extract_given(given, self.classifier, plan.views, self.class_names, sample)
         learned = None
         if train is not None and plan.takes_train:
-            learned, _ = extract_given(self._batches(train, skip=True), self.classifier, ())
+            learned, *_ = extract_given(self._batches(train, skip=True), self.classifier, ())
         self.probe_shape, self.input_shape = shapes[0], shapes[0] if len(shapes) == 1 else None
         outliers = outliers_of(sample, self.classifier, self.batch_size)
-        return self.fit_outputs(outputs, learned, outliers, tune=tune, source=source_in_words(images))
+        return self.fit_outputs(outputs, learned, outliers, tune=tune, source=source_in_words(images), names=names)
 
     def fit_outputs(
         self,
@@ -193,20 +194,23 @@ class OODDetector(Answering):
         *,
         tune: bool | None = None,
         source: str = "extracted outputs",
+        names: Sequence[str] = (),
     ) -> Self:
         """The same from extracted `Outputs`. What is fitted on, chosen on and what sets the threshold are kept apart.
 
         ``outliers``: the outputs of outliers made from the images ``plan(tune).chosen(len(outputs))``, by name, or a
-        function that is given these indices and the views needed. Without outliers nothing is tuned. ``source``: where
-        the images come from, for the record.
+        function that is given these indices and the views needed. Without outliers nothing is tuned. ``source``,
+        ``names``: where the images come from and what they are called, for the record.
         """
         self._forget()
         check_count(self.class_names, len(self.classifier.head.weight))
         plan = self.plan(tune)
         provider = outliers if outliers is None or callable(outliers) else lambda *_: outliers
         fitted = plan.fit(outputs, self.classifier.head, train, provider)
-        self._method, self.tuning, self.setting, self.reference_images, self.calibration = fitted
+        self._method, self.tuning, self.setting, self.reference_images, self.calibration, held_out = fitted
         self.fitted = fitting_record(len(outputs), source)
+        self.audit = (fit_entry(held_out, source, names),)
+        self.calibration_classes = outputs.logits[held_out].argmax(1).cpu()
         self._warn_of_limits(plan.share(train is not None and plan.takes_train))
         return self
 
@@ -215,21 +219,9 @@ class OODDetector(Answering):
         return Plan(self._as_given, self._given, tune, self.split_seed, self.alpha, confidence=self.confidence)
 
     def _forget(self) -> None:
-        self.calibration = self.tuning = None
+        self.calibration = self.tuning = self.calibration_classes = None
+        self.audit = ()
         self._method, self.network = replace(self._as_given), NetworkIdentity(self.classifier)
-
-    def _warn_of_limits(self, share: float) -> None:
-        calibration = self._calibrated()
-        if calibration.promised > self.alpha:
-            total = total_needed(self.alpha, share, self.confidence)
-            hint = f" Give fit at least {total} images for that." if share else ""
-            warnings.warn(calibration.guarantee() + hint, AdascaleWarning, stacklevel=3)
-        if broken := int(calibration.scores.isinf().sum()):
-            warnings.warn(
-                f"{broken} calibration images give NaN or infinite activations; they count as out-of-distribution.",
-                AdascaleWarning,
-                stacklevel=3,
-            )
 
     def save(self, path: str | Path, **about: Any) -> dict[str, Any]:
         """Write everything but the network to one safetensors file and return its record, which holds ``about``."""

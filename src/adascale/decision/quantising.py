@@ -12,6 +12,7 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Outputs
+from adascale.decision.audit import entry
 from adascale.decision.detector_file import record_of
 from adascale.decision.fitting import Plan, calibrated
 from adascale.decision.provenance import fitting_record
@@ -80,7 +81,7 @@ def quantised(
     other = copy.copy(detector)
     other._method, other.calibration = method, calibration
     other.reference_images = 0 if method.fits_on == "nothing" else len(parts.fitted)
-    other.fitted = fitting_record(n, source)
+    other.fitted, other.audit = fitting_record(n, source), (entry("fit", len(parts.held_out), source),)
     record = record_of(other, calibration, detector.about)
     record["network"] = {**record["network"], "fingerprint": network.fingerprint, "precision": "int8"}
     record["int8"] = {"images": n, "ranges": len(parts.fitted), "float": fitted.record["network"], **asdict(loss)}

@@ -10,6 +10,7 @@ from torch import nn
 
 from adascale.core.engines import TORCH
 from adascale.core.errors import DetectorFileError, InputError
+from adascale.decision.audit import audit_of
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity
 from adascale.detectors import Detector
 from adascale.images.preprocess import Preprocess
@@ -97,5 +98,6 @@ def _restored(
     detector.about = dict(record["about"])
     detector.method.restore(file.state, network.adopt_head(file))
     detector.calibration = Calibration(file.tensors["calibration.scores"], rate, sure)
-    detector.fitted = record.get("fitted", {})
+    detector.fitted, detector.audit = record.get("fitted", {}), audit_of(record, file.tensors)
+    detector.calibration_classes = file.tensors.get("calibration.classes")
     return detector

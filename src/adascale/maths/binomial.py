@@ -23,10 +23,10 @@ def at_most(k: int, n: int, p: float) -> float:
     return math.fsum(lower[mode - 1 - k :]) / total if k >= 0 else 0.0
 
 
-def beta_quantile(q: float, a: int, b: int) -> float:
+def beta_quantile(q: float, a: int, b: int, error: float = 1e-15) -> float:
     """The q-quantile of Beta(a, b) for whole numbers: ``P(Beta(a, b) <= x) = P(Binomial(a + b - 1, x) >= a)``."""
     low, high = 0.0, 1.0
-    while low < (middle := (low + high) / 2) < high and high - low > 1e-15:
+    while low < (middle := (low + high) / 2) < high and high - low > error:
         if 1 - at_most(a - 1, a + b - 1, middle) < q:
             low = middle
         else:

@@ -22,7 +22,7 @@ EXPONENTS = np.arange(1, 20) / 20
 PARTS = np.array([4, 8, 16, 32, 64] * 2)
 MEMORY = np.array([np.inf] * 5 + [1000.0] * 5)
 _START = 0.5  # added to every count (Krichevsky and Trofimov)
-_LEAST = 2.0**-53  # in place of a p-value of 0, which differences can have
+_LEAST = 2.0**-53  # smaller p-values count as this: differences of numbers are no finer
 
 
 class Wagers:

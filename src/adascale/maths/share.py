@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,8 @@ from adascale.maths.binomial import beta_quantile
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 CONFIDENCE = 0.95
 _TAIL = (1 - CONFIDENCE) / (4 * len(LEVELS))  # each of two shares at each level can be wrong to either side
+
+_ERROR = 1e-6  # of an end of an interval
 
 
 class Share(NamedTuple):
@@ -62,9 +65,11 @@ class ShareEstimate:
         self._levels = state["levels"]
 
 
+@lru_cache(maxsize=1024)
 def _low(k: int, n: int) -> float:
-    return beta_quantile(_TAIL, k, n + 1 - k) if k else 0.0
+    return beta_quantile(_TAIL, k, n + 1 - k, _ERROR) if k else 0.0
 
 
+@lru_cache(maxsize=1024)
 def _high(k: int, n: int) -> float:
-    return beta_quantile(1 - _TAIL, k + 1, n - k) if k < n else 1.0
+    return beta_quantile(1 - _TAIL, k + 1, n - k, _ERROR) if k < n else 1.0

@@ -31,7 +31,7 @@ WINDOW = 1000
 MOST_CLASSES = 1_000_000
 _NUMBERS = (
     *("images", "used", "calibration_images", "calibration_classes", "watches_classes", "fingerprint"),
-    "_before",
+    *("about", "_before"),
 )
 
 
@@ -69,8 +69,8 @@ class Monitor:
 
     def __init__(
         self,
-        calibration: Sequence[float] | Tensor,
-        classes: Sequence[int] | Sequence[float] | Tensor | int | None = None,
+        calibration: Sequence[float] | Tensor | np.ndarray,
+        classes: Sequence[int] | Sequence[float] | Tensor | np.ndarray | int | None = None,
         *,
         delta: float = 0.01,
         run_length: float = RUN_LENGTH,
@@ -90,6 +90,7 @@ class Monitor:
         self.calibration_images, self.calibration_classes = len(known), len(given)
         self.fingerprint = fingerprint(known)
         self.images = self.used = 0
+        self.about: dict[str, Any] = {}  # whatever is to be saved with the monitor, ready for JSON
         self.watches_classes = classes is not None
         number = len(SCORES) + self.watches_classes
         limits = {"ever": number / delta, "continuing": number * run_length}
@@ -134,8 +135,8 @@ class Monitor:
 
     def update_many(
         self,
-        scores: Iterable[float] | Tensor,
-        predictions: Iterable[int | None] | Tensor | None = None,
+        scores: Iterable[float] | Tensor | np.ndarray,
+        predictions: Iterable[int | None] | Tensor | np.ndarray | None = None,
         names: Iterable[str | None] | None = None,
     ) -> list[Alarm]:
         """The same for many images in their order. It makes no difference how they are divided into calls."""

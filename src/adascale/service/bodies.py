@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive
 
@@ -14,6 +16,7 @@ from adascale.service.refusals import Refused, busy, slow, too_large
 
 # What is read of a refused body and thrown away. A client that is still sending would else not see the answer.
 _DISCARDED_BYTES, _DISCARDED_SECONDS = 256 * 2**20, 5.0
+_SHORT = 2**16
 
 
 class Memory:
@@ -60,19 +63,28 @@ class Lease:
 class Incoming:
     """The messages of one request, which know when the body has ended."""
 
-    def __init__(self, receive: Receive) -> None:
-        self._receive, self.complete = receive, False
+    def __init__(self, receive: Receive, until: float) -> None:
+        self._receive, self._until, self._read = receive, until, 0
+        self.complete = False
 
     async def receive(self) -> Message:
-        message = await self._receive()
-        self.complete = not message.get("more_body", False)
+        """For endpoints that leave the reading to the framework: short bodies, in time."""
+        if self.complete:
+            return await self._receive()
+        try:
+            message = await self._before(self._until)
+        except Refused as refused:  # the framework lets its own kind of error pass
+            raise HTTPException(refused.status, refused.message, refused.headers) from None
+        self._read += len(message.get("body", b""))
+        if self._read > _SHORT:
+            raise HTTPException(413, f"The body is too large; at most {_SHORT} bytes are taken.")
         return message
 
-    async def body(self, limits: Limits, lease: Lease, until: float) -> bytes:
-        """The whole body, which must be complete at this time of the loop."""
+    async def body(self, limits: Limits, lease: Lease) -> bytes:
+        """The whole body, which must be complete in time."""
         body = bytearray()
         while True:
-            message = await self._before(until, limits.deadline_s)
+            message = await self._before(self._until)
             chunk = message.get("body", b"")
             if len(body) + len(chunk) > limits.max_body:
                 raise too_large(limits.max_body)
@@ -81,12 +93,13 @@ class Incoming:
             if self.complete:
                 return bytes(body)
 
-    async def _before(self, until: float, seconds: float) -> Message:
+    async def _before(self, until: float) -> Message:
         left = until - asyncio.get_running_loop().time()
         try:
-            message = await asyncio.wait_for(self.receive(), max(left, 0.0))
+            message = await asyncio.wait_for(self._receive(), max(left, 0.0))
         except asyncio.TimeoutError:
-            raise slow(seconds) from None
+            raise slow() from None
+        self.complete = not message.get("more_body", False)
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
         return message
@@ -95,13 +108,10 @@ class Incoming:
         """Read what is left of a refused body and throw it away. A client that is still sending it would else find
         its connection closed, and not see the answer.
         """
-        loop, read = asyncio.get_running_loop(), 0
-        until = loop.time() + _DISCARDED_SECONDS
-        try:
-            while not self.complete and read < _DISCARDED_BYTES and (left := until - loop.time()) > 0:
-                read += len((await asyncio.wait_for(self.receive(), left)).get("body", b""))
-        except asyncio.TimeoutError:
-            return
+        read, until = 0, asyncio.get_running_loop().time() + _DISCARDED_SECONDS
+        with suppress(Refused, ClientDisconnect):
+            while not self.complete and read < _DISCARDED_BYTES:
+                read += len((await self._before(until)).get("body", b""))
 
 
 def check_head(headers: Mapping[str, str], limits: Limits) -> None:

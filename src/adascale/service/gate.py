@@ -114,10 +114,11 @@ class _Passage:
         given = self.headers.get(b"x-request-id", b"").decode("latin1")
         self.id = given if _ID.fullmatch(given) else secrets.token_hex(8)
         self.status, self.began = 0, time.monotonic()
-        self._send, self._state, self.incoming = send, state, Incoming(receive)
+        self._send, self._state = send, state
         shared: dict[str, Any] = scope.setdefault("state", {})
-        shared["until"] = asyncio.get_running_loop().time() + state.limits.deadline_s
-        shared["incoming"] = self.incoming
+        until = asyncio.get_running_loop().time() + state.limits.deadline_s
+        self.incoming = Incoming(receive, until)
+        shared |= {"until": until, "incoming": self.incoming}
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -37,6 +37,7 @@ class Judge(Protocol):
     shape: tuple[int, ...] | None
     classes: int
     calibration: Tensor | None
+    calibration_classes: Tensor | None
 
     def __call__(self, images: Tensor, kind: Kind) -> list[Answered]: ...
 
@@ -55,11 +56,13 @@ class Fitted:
         assert detector.guarantee  # an error if it is not fitted
         assert detector.calibration is not None
         self.calibration: Tensor | None = detector.calibration.scores
+        self.calibration_classes = detector.calibration_classes
 
     def __call__(self, images: Tensor, kind: Kind) -> list[Answered]:
         detector = self.detector
         if kind == "decide":
             return rows(detector.decide(images))
+        detector.check_shape(images)
         moved: dict[View, Tensor] = {}
         asked = moved if kind == "explain" else None
         outputs = extract_batch(detector.classifier, images, detector.method.views, moved=asked)
@@ -90,6 +93,7 @@ class FromFile:
     """An exported file, run by its engine. It holds no calibration scores, so it has no histogram and no monitor."""
 
     calibration: Tensor | None = None
+    calibration_classes: Tensor | None = None
 
     def __init__(self, exported: Exported) -> None:
         if exported.takes_pixels or exported.preprocess is None or exported.record["export"]["early"] is not None:

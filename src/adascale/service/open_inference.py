@@ -109,7 +109,7 @@ async def _inferred(house: House, served: Served, request: Request) -> Response:
 async def _given(
     house: House, served: Served, request: Request, lease: Lease
 ) -> tuple[Asked, list[Picture] | list[Tensor]]:
-    body = await request.state.incoming.body(house.limits, lease, request.state.until)
+    body = await request.state.incoming.body(house.limits, lease)
     length = request.headers.get("inference-header-content-length")
 
     def work() -> tuple[Asked, list[Picture] | list[Tensor]]:

@@ -22,8 +22,8 @@ def late(seconds: float) -> Refused:
     return Refused(504, f"The answer was not ready within {seconds:g} s; the images are given up.")
 
 
-def slow(seconds: float) -> Refused:
-    return Refused(408, f"The request was not complete within {seconds:g} s.", {"Connection": "close"})
+def slow() -> Refused:
+    return Refused(408, "The request was not complete in time.", {"Connection": "close"})
 
 
 def too_large(limit: int) -> Refused:

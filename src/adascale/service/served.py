@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from adascale.service.feedback import FILE, Feedback
 from adascale.service.judges import Judge
@@ -29,7 +30,7 @@ class Served:
     def __init__(self, name: str, judge: Judge, limits: Limits, measures: Measures, state: Path | None = None) -> None:
         self.name, self.judge, self.limits, self._measures = name, judge, limits, measures
         folder, known = None if state is None else state / name, judge.calibration
-        self.watch = None if folder is None or known is None else Watch(folder, known, judge.classes)
+        self.watch = None if folder is None or known is None else Watch(folder, known, _classes(judge))
         self.feedback = Feedback(None if folder is None else folder / FILE, name)
         self.lane = Lane(name, judge, self._record, limits)
         self.seen = self.flagged = 0
@@ -108,3 +109,8 @@ class Served:
         rows = [(answer.row, item.name or item.id) for item, answer in zip(items, answers, strict=True)]
         for title in self.watch.update((row["score"], row["prediction"], name) for row, name in rows):
             LOG.warning("alarm", extra={"fields": {"detector": self.name, "alarm": title}})
+
+
+def _classes(judge: Judge) -> Tensor | int:
+    """What the mix of classes is compared with: that of the calibration images, if it is known."""
+    return judge.classes if judge.calibration_classes is None else judge.calibration_classes

@@ -53,7 +53,7 @@ def v1_routes(house: House) -> APIRouter:
         """What the monitor has seen: evidence, alarms, the estimated share of OOD images, the rate of flagged ones."""
         return JSONResponse(await asyncio.to_thread(house.named(detector).monitored))
 
-    @router.post("/feedback", responses=failures(404, 422))
+    @router.post("/feedback", responses=failures(404, 408, 413, 422))
     async def feedback(opinion: Opinion) -> Opinions:
         """Say whether an image was of a known kind; it is appended to a log, by the id of its verdict."""
         for served in house.detectors.values():
@@ -84,7 +84,7 @@ async def _judged(house: House, request: Request, name: str | None, kind: Kind) 
 
 async def _pictures(house: House, request: Request, lease: Lease) -> list[Picture]:
     kind, most, until = _content_type(request), house.limits.max_images, request.state.until
-    body = await request.state.incoming.body(house.limits, lease, until)
+    body = await request.state.incoming.body(house.limits, lease)
     if is_single(kind):
         return pictures_of(body, kind, most)
     return await house.in_pool(lambda: pictures_of(body, kind, most), until)  # a long form would hold up the loop

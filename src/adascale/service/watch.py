@@ -32,11 +32,12 @@ Seen = tuple["float | None", "int | None", "str | None"]  # score, prediction an
 class Watch:
     """A `Monitor` with its files. folder: that of the detector."""
 
-    def __init__(self, folder: Path, calibration: Tensor, classes: int) -> None:
+    def __init__(self, folder: Path, calibration: Tensor, classes: Tensor | int) -> None:
         self._folder = folder / fingerprint(calibration)[:16]  # another calibration is another monitor
         self._folder.mkdir(parents=True, exist_ok=True)
         self._own: IO[bytes] = open(self._folder / "lock", "a+b")  # noqa: SIM115 (held as long as the service runs)
         if not try_lock(self._own):
+            self._own.close()
             raise InputError(f"Another service uses {self._folder}; give each its own --state folder.")
         self._lock = threading.Lock()
         self._monitor, start = self._restored() or (Monitor(calibration, classes), 0)
@@ -77,6 +78,9 @@ class Watch:
             self._journal_of(0).unlink(missing_ok=True)
 
     def close(self) -> None:
+        """Save, and let others use the folder."""
+        if self._own.closed:
+            return
         self.save()
         os.close(self._journal)
         self._own.close()
