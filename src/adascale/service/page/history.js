@@ -54,7 +54,7 @@ function line(entry, chosen) {
   const kind = row.error ? "wrong" : row.is_ood ? "unlike" : "like";
   const verdict = row.error ? "Not read" : row.is_ood ? "Unlike" : "Like";
   const about = row.error ? row.error : [classOf(row), `p = ${short(row.p_value)}`].filter(Boolean).join(" \u00b7 ");
-  const inside = [thumbnail(entry), make("span", { class: "what" }, make("b", {}, nameOf(row)), make("small", {}, about)), make("span", { class: `tag ${kind}` }, verdict)];
+  const inside = [thumbnail(entry), make("span", { class: "what" }, make("b", { title: nameOf(row) }, nameOf(row)), make("small", {}, about)), make("span", { class: `tag ${kind}` }, verdict)];
   if (row.error) return make("div", { class: "line" }, ...inside);
   const button = make("button", { type: "button", class: "line", "data-id": row.id ?? "", ...(chosen ? { "aria-current": "true" } : {}) }, ...inside);
   button.addEventListener("click", () => pick(entry));

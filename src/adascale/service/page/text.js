@@ -16,8 +16,8 @@ export const grouped = (count) => count.toLocaleString("en");
 export function percent(share) {
   if (share === null || share === undefined) return "?";
   const value = 100 * share;
-  if (value > 99.9 && value < 100) return "> 99.9 %";
-  return `${value >= 99.5 || value === 0 ? Number(value.toFixed(1)) : Number(value.toPrecision(2))} %`;
+  if (value > 99.9 && value < 100) return "> 99.9\u00a0%";
+  return `${value >= 99.5 || value === 0 ? Number(value.toFixed(1)) : Number(value.toPrecision(2))}\u00a0%`;
 }
 
 export const plural = (count, one, many = `${one}s`) => `${grouped(count)} ${count === 1 ? one : many}`;

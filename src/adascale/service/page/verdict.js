@@ -102,7 +102,7 @@ function showSteps(steps) {
     ["Movement", short(steps.q_prime, 3), `Q\u2032, from Q = ${short(steps.q, 3)} and C\u2092 = ${short(steps.c_o, 3)}; usual ${short(steps.usual, 3)}`],
     ["Rank", `${steps.rank} of ${steps.reference}`, `F = ${short(steps.share)}: as many ordinary images move at most as much`],
     ["Percentile", short(steps.percentile, 3), `p, from ${short(steps.p_min, 3)} (moved much) to ${short(steps.p_max, 3)} (moved little)`],
-    ["Scaling", short(steps.ratio, 3), "r: all activations over those above the percentile"],
+    ["Scaling", short(steps.ratio, 4), "r: all activations over those above the percentile"],
     ["Energy", `${short(steps.energy, 3)} \u2192 ${short(steps.scaled_energy, 3)}`, "before and after scaling; a low one is unusual"],
   ];
   find("chain").replaceChildren(
