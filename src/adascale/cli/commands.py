@@ -126,33 +126,6 @@ class ExportCommand(Command, module="export"):
             raise InputError(f"--early {self.early} is for .onnx files; {self.output.name} is none.")
 
 
-class ServeCommand(groups.LimitOptions, Command, module="serve"):
-    """Put detectors behind an address: images come by HTTP, verdicts go back; with a page, metrics and monitoring."""
-
-    detectors: Texts = argument(
-        None, "Detector files, or exported .onnx files; NAME=FILE gives a name.", check=checks.served, metavar="DET..."
-    )
-    demo: bool = option(False, "Serve the detector of adascale demo.", "--demo")
-    model: str | None = option(None, "The network, if it moved since fit.", check=checks.networks)
-    weights: Weights = None
-    classes: groups.Classes = None
-    device: groups.Device = "auto"
-    engine: groups.Engine = "torch"
-    host: str = option("127.0.0.1", "The address to listen at; 0.0.0.0 is every one of this machine.")
-    port: int = option(8000, "The port; 0 takes one that is free.", min=0, max=65535)
-    token_file: Path | None = option(
-        None, "A file with the token that clients must send (Authorization: Bearer TOKEN).", check=checks.token_file
-    )
-    state: Path = option(
-        Path("adascale-serve"), "Folder for the monitor's state and for feedback.", check=checks.folder
-    )
-
-    def __post_init__(self) -> None:
-        if self.demo == bool(self.detectors):
-            raise InputError("Name detector files to serve, or give --demo; one of the two.")
-        self.limits()
-
-
 class MonitorCommand(Command, module="monitor"):
     """Tell from the scores of a stream of images whether it has changed; exit code 4 if an alarm is raised."""
 

@@ -18,7 +18,6 @@ from adascale.bench import SUITES
 from adascale.cli import checks
 from adascale.cli.console import app
 from adascale.network import FORMS
-from adascale.service.limits import Limits
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -179,25 +178,6 @@ class SuiteOptions(ImageOptions):
     shifted: Texts = option(None, "NAME=PATH of shifted ID images, or noise:3, rotate:90, all; repeatable.")
     available: bool = option(False, "Run what is there; say what is missing.", "--available")
     report: bool = option(True, "Write report.html, which needs matplotlib.")
-
-
-class LimitOptions(Options):
-    """What the service takes on; see `adascale.service.limits`."""
-
-    max_batch: int = option(Limits.max_batch, "Images of one pass.")
-    max_wait_ms: float = option(Limits.max_wait_ms, "How long a pass waits for images that are being decoded.")
-    queue: int = option(Limits.queue, "Images that a detector takes on at a time; more are answered by 503.")
-    max_body_mb: float = option(Limits.max_body_mb, "Size of one request.")
-    max_memory_mb: float = option(Limits.max_memory_mb, "Size of all requests under way.")
-    max_pixels: int = option(Limits.max_pixels, "Pixels of one image.")
-    max_images: int = option(Limits.max_images, "Images of one request.")
-    deadline_s: float = option(Limits.deadline_s, "Seconds from the first byte of a request to its answer.")
-    decoders: int = option(0, "Decoding threads [default: one per core, at most 8].")
-    connections: int = option(Limits.connections, "Open connections.")
-    drain_s: float = option(Limits.drain_s, "Seconds for which a stopping service still refuses work politely.")
-
-    def limits(self) -> Limits:
-        return Limits(**{one.name: getattr(self, one.name) for one in fields(LimitOptions)})
 
 
 class Command(Options):

@@ -7,10 +7,10 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from adascale.cli.checks import named_file
-from adascale.cli.commands import ServeCommand
 from adascale.cli.console import say
 from adascale.cli.demo import save
 from adascale.cli.networks import named
+from adascale.cli.service_command import ServeCommand
 from adascale.core.extras import EXTRAS, check_installed
 from adascale.core.folders import cache_folder
 from adascale.core.version import __version__
