@@ -88,7 +88,7 @@ def test_probabilities_are_those_of_the_softmax(combined: OODDetector) -> None:
     ("method", "pixels"), [("adascale_a", "trivial"), ("adascale_l", "trivial"), ("combined", "random")]
 )
 def test_the_steps_of_adascale_follow_from_each_other(method: str, pixels: str) -> None:
-    detector = made(method)
+    detector = made(method, more_pairs=(50.0, 70.0))
     given = images(6, seed=5)
     outputs, found = asked(detector, given)
     part = next(part for part in detector.method.parts.values() if isinstance(part, Adaptive))

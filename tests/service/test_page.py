@@ -3,59 +3,40 @@
 from __future__ import annotations
 
 import base64
-import io
 import json
-import shutil
-import subprocess
-import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 from PIL import Image
 
-from adascale import OODDetector
+from adascale import OODDetector, load_exported
 from tests.browser import needs_browser
 from tests.conftest import SmallNet, seeded
 from tests.devtools import Page, page
 from tests.images.pictures import RGB, picture
-from tests.service.serving import running, score
+from tests.service.pages import (
+    READY,
+    address,
+    as_png,
+    asked,
+    fetched_axe,
+    opened,
+    press,
+    short,
+    shown,
+    text,
+    texts,
+    visible,
+)
+from tests.service.serving import running
 
 pytestmark = needs_browser
 NAMES = ["ant", "bee", "cat", "dog", "eel"]
 KNOWN, UNKNOWN, BROKEN, TRICKY = "known.png", "unknown.png", "broken.png", "<img src=x onerror=fail()>.png"
-READY = "document.body.dataset.state === 'ready'"
-
-
-def text(selector: str) -> str:
-    return f"document.querySelector({json.dumps(selector)}).textContent"
-
-
-def texts(selector: str) -> str:
-    return f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)"
-
-
-def address(server: httpx.Client) -> str:
-    return f"{str(server.base_url).rstrip('/')}/"
-
-
-def short(value: float, digits: int = 2) -> str:
-    return f"{float(f'{value:.{digits}g}'):g}"
-
-
-def asked(server: httpx.Client, file: Path, detector: str = "small") -> dict[str, Any]:
-    """What the service says about a picture."""
-    answer = score(server, file.read_bytes(), "/v1/score", params={"detector": detector, "explain": True})
-    found: dict[str, Any] = answer.json()[0]
-    return found
-
-
-def visible(selector: str) -> str:
-    return f"document.querySelector({json.dumps(selector)}).checkVisibility()"
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +69,6 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
         yield tab
 
 
-def opened(browser: Page, url: str, width: int = 1280, height: int = 900, scheme: str = "light") -> Page:
-    browser.look(width, height, scheme)
-    browser.open("about:blank")
-    browser.errors.clear()
-    browser.open(url)
-    return browser
-
-
 @pytest.fixture
 def tab(server: httpx.Client, browser: Page) -> Iterator[Page]:
     """The page, loaded anew. Whatever a test does, the console stays silent, and only this service is asked."""
@@ -105,17 +78,6 @@ def tab(server: httpx.Client, browser: Page) -> Iterator[Page]:
     urls = browser.run("performance.getEntriesByType('resource').map((one) => one.name)")
     assert len(urls) > 5
     assert all(url.startswith(address(server)) for url in urls), urls
-
-
-def shown(tab: Page, name: str) -> None:
-    """Wait for the verdict on this picture."""
-    tab.wait(f"{READY} && {text('#name')} === {json.dumps(name)}")
-
-
-def press(tab: Page, key: str, code: int, typed: str = "") -> None:
-    for kind in ("keyDown", "keyUp"):
-        more = {"text": typed} if typed and kind == "keyDown" else {}
-        tab.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **more)
 
 
 @pytest.mark.parametrize(("name", "verdict"), [(KNOWN, "Like"), (UNKNOWN, "Unlike")])
@@ -129,9 +91,7 @@ def test_a_dropped_picture_gets_the_verdict_of_the_service(
     assert tab.run(text("#words")) == f"{verdict} the training images: p = {short(expected['p_value'])}"
     first = tab.run(texts("#classes li:first-child > :not(svg)"))
     assert first[0] == expected["class"]
-    assert float(first[1].removesuffix(" %").removeprefix("> ")) == pytest.approx(
-        100 * expected["probability"], rel=0.06
-    )
+    assert float(first[1].strip("> \u00a0%")) == pytest.approx(100 * expected["probability"], rel=0.06)
     label = tab.run("document.querySelector('#histogram svg').getAttribute('aria-label')")
     assert f"scores {short(expected['score'], 3)}," in label
     loudest = tab.run(texts("#members li:has(em) b"))
@@ -157,13 +117,13 @@ def test_a_pasted_picture_gets_a_verdict(tab: Page, server: httpx.Client, folder
 def test_one_unreadable_file_among_several_fails_alone(tab: Page, folder: Path) -> None:
     tab.choose("#file", folder / UNKNOWN, folder / BROKEN, folder / KNOWN)
     shown(tab, UNKNOWN)
-    assert tab.run(texts("#history li:nth-child(-n+3) .what b")) == [UNKNOWN, BROKEN, KNOWN]
-    assert tab.run(texts("#history li:nth-child(-n+3) .tag")) == ["Unlike", "Not read", "Like"]
+    assert tab.run(texts("#own .what b")) == [UNKNOWN, BROKEN, KNOWN]
+    assert tab.run(texts("#own .tag")) == ["Unlike", "Not read", "Like"]
     assert tab.run(text("#say")).startswith("2 pictures: 1 unlike the training images. broken.png: ")
     line = tab.run(text("#problem"))
     assert line.startswith("broken.png: ")
     assert len(line) < 120
-    tab.run("document.querySelectorAll('#history button')[1].click()")
+    tab.run("document.querySelectorAll('#own button')[1].click()")
     shown(tab, KNOWN)
     tab.drop(folder / KNOWN)
     tab.wait("document.getElementById('problem').hidden")
@@ -173,7 +133,7 @@ def test_names_are_text_and_never_markup(tab: Page, folder: Path) -> None:
     tab.drop(folder / TRICKY)
     shown(tab, TRICKY)
     assert tab.run("document.images.length") == 0
-    assert tab.run(text("#history .what b")) == TRICKY
+    assert tab.run(text("#own .what b")) == TRICKY
 
 
 def test_what_the_method_saw(tab: Page, server: httpx.Client, folder: Path) -> None:
@@ -215,7 +175,7 @@ def test_everything_works_by_keyboard(tab: Page, server: httpx.Client, folder: P
         seen.append(tab.run(focus))
     assert seen[:7] == ["detector", "file", "camera", "mask", "known", "unknown", "line"]
     assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    tab.run("document.querySelectorAll('#history button')[1].focus()")
+    tab.run("document.querySelectorAll('#own button')[1].focus()")
     press(tab, "Enter", 13, "\r")
     shown(tab, UNKNOWN)
     assert tab.run("document.activeElement.getAttribute('aria-current')") == "true"
@@ -279,10 +239,9 @@ def test_an_alarm_is_shown_while_one_looks_on(browser: Page, detectors: dict[str
         tab.wait(f"{READY} && {text('#pulse b')} === 'No alarm'")
         assert not tab.run(visible("#alarm"))
         assert not tab.run(visible("#which"))
-        for shade in range(60):
-            file = tmp_path / "flat.png"
-            Image.new("RGB", (40, 30), (255, 100 + shade, shade)).save(file)
-            asked(server, file)
+        flat = [Image.new("RGB", (40, 30), (255, 100 + shade, shade)) for shade in range(60)]
+        answer = server.post("/v1/score", files=[("image", (f"{i}.png", as_png(one))) for i, one in enumerate(flat)])
+        assert answer.status_code == 200
         tab.wait(visible("#alarm"))
         assert tab.run(text("#alarm")).startswith("The traffic has changed")
         assert tab.run(text("#pulse b")) == "Alarm"
@@ -308,18 +267,7 @@ def test_a_service_with_a_token_asks_for_it(browser: Page, detectors: dict[str, 
 
 @pytest.fixture(scope="module")
 def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The accessibility checks of axe-core, from npm's registry."""
-    npm, folder = shutil.which("npm"), tmp_path_factory.mktemp("axe")
-    if npm is None:
-        pytest.skip("no npm on PATH, which axe-core comes with")
-    command = [npm, "pack", "axe-core@4", "--pack-destination", str(folder), "--silent"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder)
-    if done.returncode:
-        pytest.skip(f"axe-core cannot be fetched: {done.stderr.strip()[:200]}")
-    with tarfile.open(next(folder.glob("*.tgz"))) as files:
-        script = files.extractfile("package/axe.min.js")
-        assert script is not None
-        return io.TextIOWrapper(script, "utf8").read()
+    return fetched_axe(tmp_path_factory.mktemp("axe"))
 
 
 @pytest.mark.slow
@@ -335,3 +283,21 @@ def test_no_barrier_is_found(tab: Page, folder: Path, axe: str, scheme: str, wid
         shown(tab, name)
         tab.run("document.getElementById('about').open = true")
         assert tab.run(check) == []
+
+
+@pytest.mark.slow
+def test_an_exported_file_gives_its_verdict_without_an_explanation(
+    browser: Page, detectors: dict[str, OODDetector], folder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    detectors["second"].export(tmp_path / "detector.onnx")
+    with running({"file": load_exported(tmp_path / "detector.onnx")}) as server:
+        tab = opened(browser, address(server))
+        tab.wait(READY)
+        tab.drop(folder / UNKNOWN)
+        shown(tab, UNKNOWN)
+        verdict = detectors["second"](folder / UNKNOWN)
+        assert tab.run(text("#words")).endswith(f"p = {short(verdict.p_value.item())}")
+        assert tab.run(texts("#classes li span")) == [f"class {verdict.prediction.item()}"]
+        assert not any(tab.run(visible(part)) for part in ("#where", "#evidence", "#steps", "#problem"))
+        assert browser.errors == []

@@ -115,8 +115,8 @@ def _measured(part: Adaptive, outputs: Outputs) -> list[dict[str, Any]]:
     known = {
         "name": part.name,
         "statistic": part.statistic,
-        "p_min": min(low for low, _ in part.pairs),
-        "p_max": max(high for _, high in part.pairs),
+        "p_min": part.percentile_at(1.0),
+        "p_max": part.percentile_at(0.0),
         "reference": n,
         "usual": _number(float(part.reference_[(n - 1) // 2])),
     }

@@ -7,7 +7,7 @@ import * as history from "./history.js";
 import * as live from "./live.js";
 import { received, shrunk } from "./pictures.js";
 import { clear, redraw, showAbout, showFeedback, showVerdict, shown } from "./verdict.js";
-import { classOf, percent, plural, words } from "./text.js";
+import { classOf, nameOf, percent, plural, words } from "./text.js";
 
 const AT_ONCE = 3; // requests under way
 
@@ -104,6 +104,7 @@ async function present(found, detector) {
   if (read.length) await showVerdict(read[0], detector);
   history.draw(shown());
   say([summary(read), failures(failed)].filter(Boolean).join(" "));
+  if (read.length && !failed.length) lookAtIt();
   refresh();
 }
 
@@ -129,13 +130,18 @@ function summary(read) {
   }
   const { row } = read[0];
   const sure = row.probability === null || row.probability === undefined ? "" : `, ${percent(row.probability)}`;
-  return `${row.name}: ${words(row)}. The network says ${classOf(row)}${sure}.`;
+  return `${nameOf(row)}: ${words(row)}. The network says ${classOf(row)}${sure}.`;
 }
 
 async function pick(entry) {
   await showVerdict(entry, current);
   history.draw(entry);
   say(summary([entry]));
+  lookAtIt();
+}
+
+// On a narrow screen the answer is below what was touched.
+function lookAtIt() {
   if (matchMedia("(max-width: 60rem)").matches) find("answer").scrollIntoView({ block: "start" });
 }
 
@@ -195,10 +201,7 @@ function start() {
     find("token").value = "";
     load();
   });
-  refresh = live.start(() => current, () => {
-    const asked = history.mark();
-    return (rows) => history.merge(rows, asked) && history.draw(shown());
-  });
+  refresh = live.start(() => current, (rows) => history.merge(rows) && history.draw(shown()));
   load();
 }
 

@@ -17,9 +17,14 @@ function reason(error) {
   return "The camera cannot be used.";
 }
 
+function works(it) {
+  find("video").hidden = find("take").hidden = !it;
+}
+
 async function open() {
   const dialog = find("shot");
   find("shot-note").textContent = "Starting the camera ...";
+  works(true);
   dialog.showModal();
   try {
     if (!navigator.mediaDevices) throw Object.assign(new Error(), { name: "Insecure" });
@@ -36,6 +41,7 @@ async function open() {
     find("take").focus();
   } catch (error) {
     stop();
+    works(false);
     find("shot-note").textContent = error.name === "Insecure" ? "Browsers open the camera only for https or localhost." : reason(error);
   }
 }

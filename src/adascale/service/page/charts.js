@@ -24,6 +24,13 @@ function canvas(place, height, label) {
   return [drawn, width];
 }
 
+// The label of the threshold, on the side where the line of the marker does not cross it; if there is room.
+function beside(x, marker, width, words) {
+  const long = 6.6 * words.length + 12;
+  const right = marker <= x ? x + long < width : x - long < 0;
+  return svg("text", { class: "threshold-label", x: right ? x + 6 : x - 6, y: TOP - 10, "text-anchor": right ? "start" : "end" }, words);
+}
+
 // Round values that divide an interval into about four parts.
 function ticks(low, high) {
   const rough = (high - low) / 4;
@@ -70,12 +77,12 @@ export function histogram(place, { calibration, threshold }, row) {
   }
   drawn.append(svg("text", { class: "tick", x: SIDE, y: HEIGHT - 6 }, "score"));
   drawn.append(svg("text", { class: "tick", x: width - SIDE, y: HEIGHT - 6, "text-anchor": "end" }, "more unusual \u2192"));
-  drawn.append(line("threshold", x(threshold), TOP - 14, x(threshold), ground));
-  drawn.append(text("threshold-label", x(threshold), TOP - 20, `threshold ${short(threshold, 3)}`, width));
-  drawn.append(line(`marker ${kind}`, x(at), TOP - 30, x(at), ground));
+  drawn.append(line("threshold", x(threshold), TOP - 20, x(threshold), ground));
+  drawn.append(beside(x(threshold), x(at), width, `threshold ${short(threshold, 3)}`));
+  drawn.append(line(`marker ${kind}`, x(at), TOP - 26, x(at), ground));
   drawn.append(svg("circle", { class: `marker ${kind}`, cx: x(at), cy: ground, r: 5 }));
   const arrow = { right: " \u2192", left: " \u2190" }[beyond] ?? "";
-  drawn.append(text(`marker-label ${kind}`, x(at), TOP - 38, `this picture ${short(row.score, 3)}${arrow}`, width, 7.4));
+  drawn.append(text(`marker-label ${kind}`, x(at), TOP - 34, `this picture ${short(row.score, 3)}${arrow}`, width, 7.4));
   return beyond;
 }
 

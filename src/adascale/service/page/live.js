@@ -3,11 +3,12 @@
 import * as api from "./api.js";
 import * as charts from "./charts.js";
 import { facts, find, make } from "./elements.js";
-import { grouped, percent, plural } from "./text.js";
+import { between, grouped, percent } from "./text.js";
 
 const PAUSE = 3000;
 const LONGEST = 30000;
 const LISTED = 30;
+const ENOUGH = 20; // images, before which an estimate of the share says nothing
 const NAMES = {
   unusual: "Unusual pictures",
   typical: "Too typical pictures",
@@ -20,12 +21,11 @@ let pause = PAUSE;
 let round = 0; // answers of an earlier round are out of date
 let told = ""; // the alarms that were announced
 
-// detector: says which one is looked at. ask: is called before the service is asked, and gives what its last verdicts
-// are told to.
-export function start(detector, ask) {
+// detector: says which one is looked at. news: is given the last verdicts of the service.
+export function start(detector, news) {
   const again = () => {
     clearTimeout(timer);
-    if (!document.hidden) look(detector, ask(), again);
+    if (!document.hidden) look(detector, news, again);
   };
   document.addEventListener("visibilitychange", again);
   again();
@@ -68,7 +68,7 @@ function draw(summary, rows, detector) {
   facts(find("live").querySelector("dl"), [
     ["Seen", grouped(seen)],
     ["Flagged", rate === null ? "\u2013" : percent(rate)],
-    ["Unknown kinds", share ? `${percent(share.low)} to ${percent(share.high)}` : "\u2013"],
+    ["Unknown kinds", share && share.images >= ENOUGH ? between(share.low, share.high) : "\u2013"],
   ]);
   find("strip").hidden = !rows.length;
   if (rows.length) charts.strip(find("strip"), rows.filter((row) => !row.error));
@@ -111,10 +111,11 @@ function sentence(alarm) {
 
 // Said once: a screen reader would repeat a text that is replaced every few seconds.
 function banner(raised) {
-  const words = raised.map((alarm) => `${NAMES[alarm.name] ?? alarm.name}: ${sentence(alarm)}`).join(" ");
+  const parts = raised.map((alarm) => `${NAMES[alarm.name] ?? alarm.name}${alarm.since ? ` since image ${grouped(alarm.since)}` : ""}`);
+  const words = parts.join("; ");
   if (words === told) return;
   told = words;
-  const place = find("alarm");
-  place.hidden = !words;
-  place.replaceChildren(...(words ? [make("strong", {}, `The traffic has changed (${plural(raised.length, "alarm")}).`), make("span", {}, words)] : []));
+  const more = make("a", { href: "#live" }, "See the traffic");
+  find("alarm").hidden = !words;
+  find("alarm").replaceChildren(...(words ? [make("strong", {}, "The traffic has changed."), ` ${words}. `, more] : []));
 }

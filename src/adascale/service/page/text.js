@@ -16,8 +16,8 @@ export const grouped = (count) => count.toLocaleString("en");
 export function percent(share) {
   if (share === null || share === undefined) return "?";
   const value = 100 * share;
-  if (value > 99.9 && value < 100) return "> 99.9 %";
-  return `${value >= 99.5 || value === 0 ? Number(value.toFixed(1)) : Number(value.toPrecision(2))} %`;
+  if (value > 99.9 && value < 100) return "> 99.9\u00a0%";
+  return `${value >= 99.5 || value === 0 ? Number(value.toFixed(1)) : Number(value.toPrecision(2))}\u00a0%`;
 }
 
 export const plural = (count, one, many = `${one}s`) => `${grouped(count)} ${count === 1 ? one : many}`;
@@ -25,7 +25,23 @@ export const plural = (count, one, many = `${one}s`) => `${grouped(count)} ${cou
 export const words = (row) =>
   `${row.is_ood ? "Unlike the training images" : "Like the training images"}: p = ${short(row.p_value)}`;
 
-export const classOf = (row) => row.class ?? (row.prediction === null ? "" : `class ${row.prediction}`);
+// Where the classes have no names, their numbers stand for them.
+export function classOf({ class: name, prediction }) {
+  const found = name ?? prediction ?? "";
+  return /^\d+$/.test(found) ? `class ${found}` : String(found);
+}
+
+// A picture without a name is called by its time.
+export function nameOf({ name, time }) {
+  if (name) return name;
+  return time ? `picture of ${new Date(1000 * time).toTimeString().slice(0, 8)}` : "a picture";
+}
+
+// An interval of shares.
+export function between(low, high) {
+  if (low < 0.0005) return `at most ${percent(high)}`;
+  return high > 0.995 ? `at least ${percent(low)}` : `${percent(low)} to ${percent(high)}`;
+}
 
 // What the p-value means: p = (1 + images at least as unusual) / (n + 1).
 export function meaning(row, detector) {

@@ -3,7 +3,7 @@
 import * as charts from "./charts.js";
 import { facts, find, make } from "./elements.js";
 import { mark, received, show } from "./pictures.js";
-import { classOf, grouped, meaning, percent, plural, promise, short, words } from "./text.js";
+import { classOf, grouped, meaning, nameOf, percent, plural, promise, short, words } from "./text.js";
 
 const HOW = {
   random: "at random places",
@@ -22,7 +22,7 @@ export function showVerdict(entry, detector) {
   find("empty").hidden = true;
   find("verdict").hidden = false;
   find("verdict").className = row.is_ood ? "unlike" : "like";
-  find("name").textContent = row.name || "a picture";
+  find("name").textContent = nameOf(row);
   find("words").textContent = words(row);
   find("meaning").textContent = meaning(row, detector);
   find("promise").textContent = promise(detector.guarantee);
@@ -44,7 +44,7 @@ export async function redraw() {
   if (drawn?.entry !== entry) return; // another one was chosen meanwhile
   const picture = entry.picture ?? entry.seen;
   find("picture").hidden = !picture;
-  find("picture").setAttribute("aria-label", `The picture ${row.name || ""}`.trim());
+  find("picture").setAttribute("aria-label", `The picture ${nameOf(row)}`);
   if (picture) show(find("picture"), picture, PICTURE);
   if (!find("where").hidden) {
     const beyond = charts.histogram(find("histogram"), detector, row);
@@ -96,14 +96,13 @@ function showSteps(steps) {
   find("seen-note").textContent = `${grouped(steps.values)} of ${plural(steps.of, "pixel value")} (${share}) were changed by `
     + `\u00b1${short(steps.epsilon)}, ${HOW[steps.pixels] ?? ""}.`;
   const { counted, activation, moved } = steps.shift;
-  const which = counted === 1 ? "the strongest one" : `the ${counted} strongest`;
   find("shift-note").textContent = `How far the strongest activations moved. The strongest, ${short(activation[0])}, `
-    + `moved by ${short(moved[0])}. Dark: ${which}, which ${counted === 1 ? "counts" : "count"}.`;
+    + `moved by ${short(moved[0])}. ${counted === 1 ? "Only this one counts" : `The first ${counted} count`} for Q.`;
   const chain = [
     ["Movement", short(steps.q_prime, 3), `Q\u2032, from Q = ${short(steps.q, 3)} and C\u2092 = ${short(steps.c_o, 3)}; usual ${short(steps.usual, 3)}`],
     ["Rank", `${steps.rank} of ${steps.reference}`, `F = ${short(steps.share)}: as many ordinary images move at most as much`],
     ["Percentile", short(steps.percentile, 3), `p, from ${short(steps.p_min, 3)} (moved much) to ${short(steps.p_max, 3)} (moved little)`],
-    ["Scaling", short(steps.ratio, 3), "r: all activations over those above the percentile"],
+    ["Scaling", short(steps.ratio, 4), "r: all activations over those above the percentile"],
     ["Energy", `${short(steps.energy, 3)} \u2192 ${short(steps.scaled_energy, 3)}`, "before and after scaling; a low one is unusual"],
   ];
   find("chain").replaceChildren(
