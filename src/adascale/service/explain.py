@@ -162,7 +162,7 @@ def _masks(images: Tensor, view: View, moved: Mapping[View, Tensor]) -> list[Ten
 
 def _by_rank(ranked: Tensor, each: int) -> list[float]:
     """The means of the strongest values, which come first, ``each`` of them at a time."""
-    return [float(f"{float(part.mean()):.4g}") for part in ranked[: _BARS * each].double().split(each)]
+    return [float(f"{float(part.mean()):.4g}") for part in torch.split(ranked[: _BARS * each].double(), each)]
 
 
 def _number(value: float) -> float | None:
