@@ -29,6 +29,7 @@ BELOW = {
     "report": "core maths storage",
     "bench": _BENCH,
     "training": f"{_NETWORK} network",
+    "interop": f"{_BENCH} bench",
     "paper": f"{_BENCH} bench training",
     "cli": f"{_BENCH} bench training paper testing",
 }
