@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -12,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from adascale import AdascaleError, InputError, OODDetector, detectors
 from adascale.interop.pytorch_ood import as_pytorch_ood, plugin
 from adascale.testing import example_outputs
+from tests.bench.runs import bench, table
 from tests.conftest import SmallNet, images, seeded
 
 
@@ -74,3 +77,20 @@ def test_theirs_that_needs_the_network_is_refused(theirs: Any) -> None:
     cls = plugin("odin_of_theirs", lambda layer: theirs.detector.ODIN(layer))
     with pytest.raises(InputError, match="ODIN takes neither logits nor features"):
         cls().fit(reference, head)
+
+
+def test_theirs_in_a_benchmark(theirs: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One extraction serves their method and ours; the figures agree."""
+    draw = np.random.default_rng(0)
+    for name, n, spread in (("id", 40, 40), ("val", 30, 40), ("train", 40, 40), ("far", 20, 120)):
+        pixels = (128 + spread * draw.standard_normal((n, 20, 20, 3))).clip(0, 255).astype(np.uint8)
+        np.savez(place / f"{name}.npz", images=pixels, labels=np.arange(n) % 4)
+    (place / "suite.toml").write_text('id = "id.npz"\nval = "val.npz"\ntrain = "train.npz"\n[far]\nf = "far.npz"\n')
+    (place / "theirs.py").write_text(
+        "from pytorch_ood.detector import KNN\nfrom adascale.interop.pytorch_ood import plugin\n\n"
+        'Theirs = plugin("their_knn", lambda head: KNN(None, k=5))\n'
+    )
+    chosen = ["--method", f"{place / 'theirs.py'}:Theirs", "--method", "knn", "--set", "knn.k=5"]
+    bench(place, monkeypatch, "a", *chosen)
+    figures = {(row["method"], row["dataset"]): row["AUROC"] for row in table(place, "a")}
+    assert figures["their_knn", "f"] == figures["knn", "f"]
