@@ -132,7 +132,6 @@ PAIRS: Mapping[str, Pair] = {
 
 def package() -> Any:
     """The detectors of pytorch-ood."""
-    optional("torchvision", "torchvision")  # which may need our help to import
     return optional("pytorch_ood.detector", "pytorch-ood")
 
 

@@ -47,15 +47,22 @@ def test_a_larger_random_share_contains_the_smaller() -> None:
     assert torch.equal(large[small != 0], small[small != 0])
 
 
+def test_the_largest_value_alone() -> None:
+    gradient = torch.tensor([0.5, -3.0, 3.0, 0.0]).view(1, 1, 2, 2)
+    moved = perturb(torch.zeros(1, 1, 2, 2), gradient, View("largest", step=-0.25, temperature=1000.0))
+    assert moved.flatten().tolist() == [0, 0.25, 0, 0]  # of equal sizes the lower index
+
+
 def test_views_that_do_the_same_are_equal() -> None:
     assert View("all", 0.05) == View("all", 0.5)
+    assert View("largest", 0.05) == View("largest", 0.5) != View("salient")
     assert View("trivial", seed=1) == View("trivial", seed=2)
     assert View("random", seed=1) != View("random", seed=2)
     assert len({View(), View(), View(step=1.0)}) == 2
 
 
 def test_bad_views_are_refused() -> None:
-    with pytest.raises(InputError, match="trivial, random, salient, all"):
+    with pytest.raises(InputError, match="trivial, random, salient, largest, all"):
         View("pretty")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="above 0 and at most 1"):
         View(fraction=5)

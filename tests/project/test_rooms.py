@@ -32,6 +32,7 @@ BELOW = {
     "service": f"{_DECISION} decision monitoring",
     "bench": _BENCH,
     "training": f"{_NETWORK} network",
+    "interop": f"{_BENCH} bench",
     "paper": f"{_BENCH} bench training",
     "cli": _CLI,
 }

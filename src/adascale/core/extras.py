@@ -18,6 +18,7 @@ EXTRAS = {
     "onnxruntime": "export",
     "openvino": "openvino",
     "pyarrow": "parquet",
+    "pytorch-ood": "pytorch-ood",
     "matplotlib": "report",
     "fastapi": "serve",
     "uvicorn": "serve",
@@ -33,7 +34,7 @@ def optional(module: str, extra: str) -> ModuleType:
     """Import ``module``, or raise an error with the line that installs it."""
     package = module.partition(".")[0]
     try:
-        if package in ("torchvision", "timm"):
+        if package in ("torchvision", "timm", "pytorch_ood"):
             declare_torchvision_operators()
         return importlib.import_module(module)
     except ImportError as error:

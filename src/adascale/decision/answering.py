@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from adascale.core.answers import Decision, Verdict, joined
@@ -22,6 +24,8 @@ from adascale.maths.conformal import Calibration
 from adascale.maths.discoveries import discoveries, limits
 from adascale.maths.promise import check_fdr
 from adascale.network.classifier import Classifier
+
+Array = npt.NDArray[Any]
 
 
 class Answering:
@@ -97,6 +101,19 @@ class Answering:
     def score(self, images: Any) -> Tensor:
         """OOD scores alone (N,), float64, higher = more OOD."""
         return self(images).score
+
+    def score_samples(self, images: Any) -> Array:
+        """Minus the scores (N,), higher = more in-distribution: what scikit-learn's outlier detectors call so."""
+        return np.negative(self.score(images).numpy())
+
+    def decision_function(self, images: Any) -> Array:
+        """How far the scores are below the threshold (N,): negative for images that are flagged, as in scikit-learn."""
+        below: Array = self.threshold + self.score_samples(images)
+        return below
+
+    def predict(self, images: Any) -> Array:
+        """-1 for images that are flagged, 1 for the others (N,), as in scikit-learn; decided as `is_ood` does."""
+        return np.where(self.is_ood(images).numpy(), -1, 1)
 
     def judge(self, outputs: Outputs) -> Verdict:
         """The verdict from extracted `Outputs`."""

@@ -26,7 +26,7 @@ class CFOOD(Detector):
 
     The bank is a draw with ``seed`` of ``fraction`` of the training samples, as unit vectors ``r_i``, n of them.
     ``d_i(kappa)`` is the squared distance of ``r_i`` to the sample of the bank at place ``int(kappa n - 1) + 1``,
-    itself at place 0, for the ``kappa`` of a fixed grid of 230 from .001 to .99. ``S`` = the least ``kappa`` at which
+    itself at place 0, for the ``kappa`` of a fixed grid of 230 from .001 to .99. ``S = kappa``, the least at which
     ``d_i(kappa) >= ||u - r_i||^2`` for a share ``rho`` of the bank at least, else 1; ``u = a / ||a||``. The public code
     draws its bank without a seed.
     """

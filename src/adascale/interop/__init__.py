@@ -1,0 +1,1 @@
+"""Between this package and others of its field: OpenOOD and pytorch-ood."""
