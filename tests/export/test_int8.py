@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from adascale import InputError, OODDetector, load_exported, load_network, metrics
 from adascale.images.loader import load_batches
@@ -48,6 +48,23 @@ def test_the_network_is_int8_and_the_head_is_not(exported: Any) -> None:
     assert heads
     assert all(one.data_type != onnx.TensorProto.INT8 for one in heads)
     assert {node.op_type for node in model.graph.node} >= {"QuantizeLinear", "DequantizeLinear", "Conv"}
+
+
+class TwoLayers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 16, 3), nn.Linear(16, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(self.second(self.first(x).relu()).relu().mean((2, 3)))
+        return y
+
+
+def test_the_layer_that_reads_the_images_stays_in_floating_point(known: Tensor, tmp_path: Path) -> None:
+    OODDetector(seeded(TwoLayers), "ebo").fit(known).export(tmp_path / "model.onnx", int8=known)
+    initializers = onnx.load(tmp_path / "model.onnx").graph.initializer
+    kinds = {tuple(one.dims): one.data_type for one in initializers if len(one.dims) == 4}
+    assert kinds == {(8, 3, 3, 3): onnx.TensorProto.FLOAT, (16, 8, 3, 3): onnx.TensorProto.INT8}
 
 
 def test_the_record_says_that_it_is_another_network(exported: Any, detector: OODDetector) -> None:

@@ -26,7 +26,8 @@ from adascale.export.graph import OUTPUTS, DecisionGraph, Fitted, finite_images
 
 _BETWEEN = ("finite", "features")  # what passes from the network to the decision
 # What is computed in int8. An activation function that follows one of the first three is part of it.
-_OPERATORS = ("Conv", "Gemm", "MatMul", "Relu", "Clip")
+_PRODUCTS = ("Conv", "Gemm", "MatMul")
+_OPERATORS = (*_PRODUCTS, "Relu", "Clip")
 _BATCH = 8
 
 
@@ -150,11 +151,20 @@ def _quantised(model: Any, images: Tensor) -> Any:
             activation_type=tool.QuantType.QUInt8,
             weight_type=tool.QuantType.QInt8,
             op_types_to_quantize=list(_OPERATORS),
+            nodes_to_exclude=_first_product(onnx.load(prepared)),
         )
         found = onnx.load(made)
     if not any(node.op_type == "QuantizeLinear" for node in found.graph.node):
         raise InputError("The network has no convolution or matrix product to quantise; export it without int8.")
     return found
+
+
+def _first_product(model: Any) -> list[str]:
+    """The name of the first convolution or matrix product, which stays in floating point where there are others: it
+    reads the images, whose rounding every later layer would see, and it is a small part of the work.
+    """
+    products = [node.name for node in model.graph.node if node.op_type in _PRODUCTS]
+    return products[:1] if len(products) > 1 else []
 
 
 def _reader(tool: Any, images: Tensor) -> Any:
