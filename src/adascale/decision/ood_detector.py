@@ -98,6 +98,7 @@ class OODDetector(Answering):
         self.class_names = self.classifier.class_names if classes is None else class_names(classes)
         self.about: dict[str, Any] = {}  # what `save` writes about the network: its text and its weights file
         self._reader = Reader()
+        self._note_weights()
 
     @classmethod
     def from_spec(
@@ -206,6 +207,7 @@ class OODDetector(Answering):
         provider = outliers if outliers is None or callable(outliers) else lambda *_: outliers
         fitted = plan.fit(outputs, self.classifier.head, train, provider)
         self._method, self.tuning, self.setting, self.reference_images, self.calibration = fitted
+        self._note_weights()
         self.fitted = fitting_record(len(outputs), source)
         self._warn_of_limits(plan.share(train is not None and plan.takes_train))
         return self
@@ -233,6 +235,7 @@ class OODDetector(Answering):
 
     def save(self, path: str | Path, **about: Any) -> dict[str, Any]:
         """Write everything but the network to one safetensors file and return its record, which holds ``about``."""
+        self._check_weights()
         return save_detector(path, self, self._calibrated(), {**self.about, **about})
 
     def export(
@@ -258,6 +261,7 @@ class OODDetector(Answering):
         on them again, because the quantised network is another one. Both are for ONNX files without ``early``. See
         docs/export.md.
         """
+        self._check_weights()
         fitted, notes = exportable(self, self._calibrated()), tuple[str, ...]()
         pictures = pictures_of(verify, self.preprocess) if pixels else None
         check_kind(format_of(Path(path), format), fitted, early, pixels, int8 is not None)

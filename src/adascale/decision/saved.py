@@ -106,4 +106,5 @@ def _restored(
         raise unusable(file.path, " ".join(str(error).split()).rstrip(".")) from error
     detector.calibration = Calibration(file.tensors["calibration.scores"], rate, sure)
     detector.fitted = record.get("fitted", {})
+    detector._note_weights()
     return detector
