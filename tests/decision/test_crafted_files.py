@@ -92,3 +92,5 @@ def test_a_crafted_file_is_refused_in_one_line(
 def test_the_same_file_unchanged_is_read(saved: Path) -> None:
     assert OODDetector.load(crafted(saved, {}, {}), seeded(SmallNet)).method.name == "knn"
     assert DetectorFile.read(saved).record["method"] == "knn"
+    lacking = crafted(saved, {"input.preprocess": _DROP, "input.shape": _DROP}, {})
+    assert OODDetector.load(lacking, seeded(SmallNet)).preprocess is None

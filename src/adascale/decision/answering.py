@@ -23,6 +23,7 @@ from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
 from adascale.maths.discoveries import discoveries, limits
 from adascale.maths.promise import check_fdr
+from adascale.network.behaviour import versions
 from adascale.network.classifier import Classifier
 
 Array = npt.NDArray[Any]
@@ -39,10 +40,12 @@ class Answering:
     class_names: tuple[str, ...]
     batch_size: int
     _reader: Reader
+    _versions: list[int] | None
 
     def _batches(self, images: Any, skip: bool, batch_size: int | None = None) -> Iterator[Given]:
         """The images in batches of inputs, all of the size that the detector was calibrated on."""
         size = batch_size or self.batch_size
+        self._check_weights()
         return self._reader.batches(images, self.preprocess, size, skip, self.check_shape)
 
     def __call__(self, images: Any, *, skip_unreadable: bool = False) -> Verdict:
@@ -134,6 +137,23 @@ class Answering:
     def threshold(self) -> float:
         """Images that score above it are flagged."""
         return self._calibrated().threshold
+
+    def _note_weights(self) -> None:
+        """From now on, the weights of the network must stay as they are."""
+        self._versions = versions(self.classifier.model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The state without the counters of these tensors: a copy has its own."""
+        return {**vars(self), "_versions": None}
+
+    def _check_weights(self) -> None:
+        if self._versions is None:
+            self._note_weights()
+        if self.calibration is not None and self._versions != versions(self.classifier.model):
+            raise NotFittedError(
+                "The weights of the network have changed since the detector was fitted or loaded; call fit(id_images) "
+                "again. Classifier(model, copy=True) keeps a copy that does not change."
+            )
 
     def _calibrated(self) -> Calibration:
         if self.calibration is None or not self.method.is_fitted:

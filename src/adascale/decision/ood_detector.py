@@ -98,6 +98,7 @@ class OODDetector(Recalibrating):
         self.class_names = self.classifier.class_names if classes is None else class_names(classes)
         self.about: dict[str, Any] = {}  # what `save` writes about the network: its text and its weights file
         self._reader = Reader()
+        self._note_weights()
 
     @classmethod
     def from_spec(
@@ -208,6 +209,7 @@ class OODDetector(Recalibrating):
         provider = outliers if outliers is None or callable(outliers) else lambda *_: outliers
         fitted = plan.fit(outputs, self.classifier.head, train, provider)
         self._method, self.tuning, self.setting, self.reference_images, self.calibration, held_out = fitted
+        self._note_weights()
         self.fitted = fitting_record(len(outputs), source)
         self.audit = (fit_entry(held_out, source, names),)
         self.calibration_classes = outputs.logits[held_out].argmax(1).cpu()
@@ -225,6 +227,7 @@ class OODDetector(Recalibrating):
 
     def save(self, path: str | Path, **about: Any) -> dict[str, Any]:
         """Write everything but the network to one safetensors file and return its record, which holds ``about``."""
+        self._check_weights()
         return save_detector(path, self, self._calibrated(), {**self.about, **about})
 
     def export(
@@ -250,6 +253,7 @@ class OODDetector(Recalibrating):
         on them again, because the quantised network is another one. Both are for ONNX files without ``early``. See
         docs/export.md.
         """
+        self._check_weights()
         fitted, notes = exportable(self, self._calibrated()), tuple[str, ...]()
         pictures = pictures_of(verify, self.preprocess) if pixels else None
         check_kind(format_of(Path(path), format), fitted, early, pixels, int8 is not None)

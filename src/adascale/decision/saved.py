@@ -14,7 +14,7 @@ from adascale.decision.audit import audit_of
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, unusable
 from adascale.decision.records import check_learned
 from adascale.detectors import Detector
-from adascale.images.preprocess import Preprocess
+from adascale.images.preprocess import as_preprocess
 from adascale.maths.conformal import Calibration
 from adascale.network.classifier import Classifier
 from adascale.network.ready import ready_network
@@ -96,8 +96,8 @@ def _restored(
     sure = calibration.get("confidence") if confidence is None else confidence
     detector = cls(network.classifier, file.method(method), alpha=rate, confidence=sure, classes=names or None)
     detector.split_seed, detector.reference_images = calibration["split_seed"], calibration["reference_images"]
-    detector.preprocess = Preprocess(**given["preprocess"]) if given["preprocess"] else None
-    detector.network, detector.input_shape = network, tuple(given["shape"]) if given["shape"] else None
+    detector.preprocess = as_preprocess(given.get("preprocess"))
+    detector.network, detector.input_shape = network, tuple(given["shape"]) if given.get("shape") else None
     detector.setting = record.get("setting", "as given")
     detector.about = dict(record["about"])
     head = network.adopt_head(file)
@@ -108,4 +108,5 @@ def _restored(
     detector.calibration = Calibration(file.tensors["calibration.scores"], rate, sure)
     detector.fitted, detector.audit = record.get("fitted", {}), audit_of(record, file.tensors)
     detector.calibration_classes = file.tensors.get("calibration.classes")
+    detector._note_weights()
     return detector

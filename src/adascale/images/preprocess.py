@@ -37,6 +37,8 @@ class Preprocess:
     size: length of the shorter side, or (height, width) to squash to. crop: side or (height, width), None for no crop.
     mean, std: one value per channel; a single value means greyscale input. draft: decode large JPEGs at a half, a
     quarter or an eighth of their size, never below twice ``size``, which is faster and changes pixels slightly.
+
+    The orientation in EXIF data is not applied: torchvision and timm do not apply it either when they train.
     """
 
     size: int | tuple[int, int]

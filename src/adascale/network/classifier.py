@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,6 +16,7 @@ from adascale.core.errors import AdascaleWarning, HeadNotFoundError, InputError
 from adascale.core.types import Head
 from adascale.maths.rounding import alike
 from adascale.network import heads
+from adascale.network.behaviour import check_values, unsteady
 from adascale.network.engines import Engines
 from adascale.network.fingerprints import hash_of_code, hash_of_weights
 from adascale.network.heads import Call, kind
@@ -51,7 +53,9 @@ class Classifier:
     of the network with weights of its own, which later changes of the original do not reach.
 
     Passes run on a private twin that shares the network's weights (see `Twin`), so the network itself can be used in
-    other threads meanwhile. A network that cannot be copied is run itself: its flags change during a pass.
+    other threads meanwhile, and a process may fork meanwhile. A network that cannot be copied (one with hooks, a
+    replaced forward or compiled parts) is run itself: while a pass lasts, other threads must neither call nor train it,
+    nor fork. copy=True avoids that where it can be copied at all.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Classifier:
             raise InputError(f"The model is a {type(model).__name__}; give a torch.nn.Module that returns logits.")
         if isinstance(model, torch.jit.ScriptModule):
             raise InputError("A TorchScript module does not let its features be read; give the original network.")
+        check_values(model)
         self.model = copied(unwrapped(model)) if copy else unwrapped(model)
         self.head_name = self.asked_for = head
         self.located = False
@@ -85,6 +90,7 @@ class Classifier:
         self._twin: Twin | None = None
         self._probe: Tensor | None = None  # the images that located the head
         self._inside = False  # a pass is under way, in the thread that holds the network
+        self._process = os.getpid()
         self._head: Head | None = None
         self._told = False
         if head is not None and head not in dict(self.model.named_modules()):
@@ -126,7 +132,8 @@ class Classifier:
             with self._passing():
                 call = self._located(usable)
                 self._fold()
-        self._tell(call)
+                remarks = [] if self._told else [*heads.remarks(call, self.model), self._unsteady(usable, call)]
+        self._tell(remarks)
         return self
 
     def _located(self, usable: Tensor) -> Call:
@@ -144,11 +151,19 @@ class Classifier:
         self.adopt(call.name).located = True
         return call
 
-    def _tell(self, call: Call) -> None:
-        """Say once what is not as one might assume: logits before a softmax, or one logit as two classes."""
-        for text in heads.remarks(call, self.model) if not self._told else ():
-            warnings.warn(text, AdascaleWarning, stacklevel=4)
+    def _tell(self, remarks: Sequence[str]) -> None:
+        """Say once what is not as one might assume, such as logits before a softmax."""
         self._told = True
+        for text in filter(None, remarks):
+            warnings.warn(text, AdascaleWarning, stacklevel=4)
+
+    def _unsteady(self, usable: Tensor, call: Call) -> str:
+        def logits(images: Tensor) -> Tensor:
+            calls, _ = heads.record(self._network, self.prepare(images))
+            found: Tensor = heads.named_head(call.name, calls, self.model).result
+            return found
+
+        return unsteady(logits, usable, call.result, self.model)
 
     def _same_with_channels_last(self, images: Tensor, call: Call) -> bool:
         """Whether the network gives the same with this layout. Some view their activations in ways that it forbids."""
@@ -164,7 +179,8 @@ class Classifier:
 
     def adopt(self, name: str) -> Classifier:
         """Take this layer as the head without proof; the first batch proves it."""
-        head = heads.head_of(self.model.get_submodule(name))
+        with self._passing(), torch.no_grad():  # in evaluation mode, where a parametrised weight stays as it is
+            head = heads.head_of(self._network.get_submodule(name))
         if head is None:
             raise HeadNotFoundError(
                 f"head={name!r} is a {kind(self.model.get_submodule(name))} without a (classes, features) weight. "
@@ -229,6 +245,8 @@ class Classifier:
         with held(self.model):
             inside, self._inside = self._inside, True
             try:
+                if self._process != os.getpid():  # a fork in the midst of a pass of another thread
+                    self._twin, self._parts, self._process, inside = None, None, os.getpid(), False
                 if not inside and (self._twin is None or not self._twin.is_current()):
                     self._renew()
                 with self._guarded():

@@ -31,6 +31,8 @@ def record(
     handles = []
     try:
         for name, module in matrix_modules(model) if modules is None else modules:
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # it takes no hooks
 
             def keep(module: nn.Module, args: Any, kwargs: Any, result: Any, name: str = name) -> None:
                 copy = result.clone() if isinstance(result, Tensor) else result  # the network may write into it later

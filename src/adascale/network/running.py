@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -117,6 +118,18 @@ def _parts(module: nn.Module, head: nn.Module) -> Iterator[nn.Module]:
 _LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
 _BORROWED: WeakSet[nn.Module] = WeakSet()
 _GUARD = threading.Lock()
+
+
+def _after_fork() -> None:
+    """The threads that held these locks are not in the child."""
+    global _GUARD
+    _GUARD = threading.Lock()
+    _LOCKS.clear()
+    _BORROWED.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def held(model: nn.Module) -> threading.RLock:

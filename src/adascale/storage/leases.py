@@ -59,6 +59,16 @@ def _close_all() -> None:
             lease.close()
 
 
+def _after_fork() -> None:
+    """The thread that held the guard is not in the child."""
+    global _guard
+    _guard = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 def hold(cache: Path, name: str, user: object) -> None:
     """Register that this object uses an entry, as long as it lives. The caller holds the lock of the cache."""
     with _guard:

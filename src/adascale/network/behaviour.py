@@ -1,0 +1,56 @@
+"""What a network must be before it is used, and whether its answers depend on an image alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+
+import torch
+from torch import Tensor, nn
+
+from adascale.core.errors import InputError
+from adascale.maths.rounding import alike
+from adascale.network.heads import kind, slack_of
+
+
+def check_values(model: nn.Module) -> None:
+    """Refuse a network without numbers in it: on the meta device, or with lazy layers that were never run."""
+    for name, tensor in chain(model.named_parameters(), model.named_buffers()):
+        if torch.nn.parameter.is_lazy(tensor):
+            raise InputError(
+                f"{name} of {kind(model)} has no shape yet (a lazy layer); run the network on one batch first."
+            )
+        if tensor.is_meta:
+            raise InputError(
+                f"{name} of {kind(model)} is on the meta device, without values; make the network on a real device, or "
+                "load its weights with load_state_dict(..., assign=True)."
+            )
+
+
+def unsteady(run: Callable[[Tensor], Tensor], images: Tensor, logits: Tensor, model: nn.Module) -> str:
+    """A sentence about a network whose answer for an image changes from pass to pass or with its batch; else empty.
+
+    run: the logits of a pass. images, logits: those of the pass that found the head. One image alone must give its row.
+    """
+    slack = 10 * slack_of(logits)
+    try:
+        if alike(run(images[:1]), logits[:1], slack):
+            return ""
+        again = run(images)
+    except Exception:  # some networks cannot take a single image; this says nothing about their answers
+        return ""
+    if not alike(again, logits, slack):
+        return (
+            f"{kind(model)} gives other logits when the same images come again: it draws random numbers or keeps a "
+            "state, also in evaluation mode. Scores will not repeat; what is promised holds on average over that only."
+        )
+    return (
+        f"{kind(model)} gives an image other logits with other images beside it, as with statistics of the batch: "
+        "scores depend on how images are batched, and nothing is promised for batches unlike those of fit."
+    )
+
+
+def versions(model: nn.Module) -> list[int]:
+    """Counters that grow whenever a weight is changed in place; a change through ``.data`` is not seen."""
+    tensors = (tensor for tensor in chain(model.parameters(), model.buffers()) if tensor.ndim)
+    return [0 if tensor.is_inference() else tensor._version for tensor in tensors]
