@@ -206,6 +206,27 @@ def test_what_cannot_be_written_is_said_at_once(
         detector.export(tmp_path / path, **options)
 
 
+class Branching(SmallNet):
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x if x.mean() > 0 else -x)
+
+
+class Sized(SmallNet):
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x if x.shape[0] < 64 else -x)
+
+
+@pytest.mark.parametrize("kind", [Branching, Sized])
+def test_a_network_that_cannot_be_traced_is_refused_by_its_name_and_in_one_line(
+    kind: type[nn.Module], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    detector = fitted("ebo", seeded(kind))
+    with pytest.raises(InputError, match=f"cannot trace {kind.__name__} with a free number of images") as caught:
+        detector.export(tmp_path / "model.onnx")
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_large_bank_is_refused_with_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_LARGEST_STATE", 2**15)
     with pytest.raises(InputError, match=r"knn keeps 0 MB of training samples"):

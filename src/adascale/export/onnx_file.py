@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from torch import Tensor, nn
 
 from adascale.core.errors import DetectorFileError, InputError
 from adascale.core.extras import optional
+from adascale.network.traceable import quiet as quiet
 from adascale.storage.atomic import replacing
 
 KIND = "adascale-export"
@@ -24,19 +22,6 @@ EXTRA = "export"
 _KEY = "adascale"
 _BATCH = "batch"
 _LARGEST = 1_900_000_000  # bytes: protobuf ends at 2 GiB; larger networks keep their weights in a second file
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without the exporters' own messages: what matters is checked afterwards, by running the file."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def traced(module: nn.Module, example: Sequence[Tensor], batched: int = 1) -> torch.export.ExportedProgram:
