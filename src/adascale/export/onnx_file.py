@@ -87,7 +87,7 @@ def write_onnx(path: Path, model: Any, record: Mapping[str, Any]) -> dict[str, A
             data.unlink(missing_ok=True)  # onnx appends
             onnx.save_model(model, temporary, save_as_external_data=True, location=data.name, size_threshold=1024)
             model = onnx.load(temporary, load_external_data=False)
-            written["weights"] = {"file": data.name, "sha256": _sha256(data)}
+            written["weights"] = {"file": data.name, "sha256": sha256_of(data)}
         envelope = _text({"record": written, "sha256": _checksum(model, _text(written))})
         model.metadata_props.add(key=_KEY, value=envelope)
         temporary.write_bytes(model.SerializeToString())
@@ -110,7 +110,7 @@ def read_onnx(path: Path) -> dict[str, Any]:
     weights = record.get("weights")
     if expected != _checksum(model, _text(record)):
         raise DetectorFileError(f"{path} is damaged: its content does not match its checksum. Export it again.")
-    if weights is not None and weights["sha256"] != _sha256(path.with_name(weights["file"])):
+    if weights is not None and weights["sha256"] != sha256_of(path.with_name(weights["file"])):
         raise DetectorFileError(f"{weights['file']}, which {path} needs, is damaged or missing. Export it again.")
     return record
 
@@ -125,7 +125,8 @@ def _checksum(model: Any, text: str) -> str:
     return digest.hexdigest()
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The checksum of a file; empty if there is none."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
