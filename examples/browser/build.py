@@ -92,6 +92,8 @@ def usable(record: dict[str, Any], path: Path) -> None:
     """Refuse a detector that the page cannot feed."""
     if record["export"].get("pixels"):
         raise InputError(f"{path} prepares pictures itself; the page does that too. Export it without that step.")
+    if record["export"].get("early") is not None:
+        raise InputError(f"{path} holds early decisions, without the scores that the page shows; give the full file.")
     if record["input"]["preprocess"] is None:
         raise InputError(f"{path} does not say how pictures become inputs; fit the detector with preprocess=.")
     if "weights" in record:

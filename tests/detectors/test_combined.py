@@ -168,6 +168,9 @@ def test_members_made_for_training_images_count_less_where_they_have_few_images(
     train = example_outputs(400, (), seed=4)[0]
     taught = made(learn_from="train").fit(reference, head, train), made(learn_from="train", few=0)
     assert taught[0].voices_["vim"].weight == taught[1].fit(reference, head, train).voices_["vim"].weight
+    too_few = example_outputs(2, (), seed=4)[0]  # ViM cannot learn from them, and learns from the ID images
+    untaught = [made(learn_from="train", few=few).fit(reference, head, too_few).voices_["vim"] for few in (0, 10)]
+    torch.testing.assert_close(untaught[1].weight, untaught[0].weight * 40 / 50)
     equal = made(weights="equal").fit(reference, head)
     assert {float(voice.weight) for voice in equal.voices_.values()} == {1}
 

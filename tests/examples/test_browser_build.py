@@ -30,6 +30,7 @@ def build() -> ModuleType:
     [
         ({"input": {"preprocess": None}}, "does not say how pictures become inputs"),
         ({"export": {"pixels": True}}, "prepares pictures itself"),
+        ({"export": {"pixels": False, "early": "if"}}, "holds early decisions, without the scores"),
         ({"weights": {"file": "mine.onnx.data"}}, "more than 2 GB"),
     ],
 )

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from adascale import View
-from adascale.export.gradients import Perturbation, as_graph, with_gradients
+from adascale.export.gradients import Perturbation, with_gradients
+from adascale.network.traceable import as_graph
 
 
 class Parted(nn.Module):

@@ -60,7 +60,12 @@ def test_a_file_with_a_branch_has_its_weights_once(detector: OODDetector, tmp_pa
         load_exported(tmp_path / "model.onnx")(varied(1, 1))
 
 
-def test_methods_without_a_perturbed_pass_have_nothing_to_decide_early(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="needs no perturbed pass"):
-        fitted("ebo").export(tmp_path / "model.onnx", early="if")
+@pytest.mark.parametrize("early", ["pair", "if"])
+@pytest.mark.parametrize(("method", "reason"), [("ebo", "needs no perturbed pass"), ("activation_shift", "no bounds")])
+def test_what_cannot_be_decided_early_is_said_before_anything_is_traced(
+    early: Early, method: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("adascale.export.graph.DecisionGraph.__init__")
+    with pytest.raises(InputError, match=reason):
+        fitted(method).export(tmp_path / "model.onnx", early=early)
     assert list(tmp_path.iterdir()) == []

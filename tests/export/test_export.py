@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import copy
+import json
+import zipfile
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from adascale import InputError, OODDetector, detectors, load_exported
 from adascale.core.errors import DetectorFileError
+from adascale.decision.exporting import exportable
 from adascale.export import proof, writing
-from adascale.export.engines import runner
+from adascale.export.engines import read_record, runner
 from adascale.export.graph import OUTPUTS, DecisionGraph
 from tests.conftest import SmallNet, images, seeded
 
@@ -155,18 +160,29 @@ def test_no_file_is_left_where_the_proof_fails(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_decides_otherwise_is_refused(detector: OODDetector, exported: Path) -> None:
+@pytest.mark.parametrize(
+    ("output", "change", "message"),
+    [
+        ("is_ood", lambda found: ~found["is_ood"], "decides otherwise"),
+        ("is_ood", lambda found: found["is_ood"] & (found["score"] < 1e300), "decides otherwise"),  # broken images pass
+        ("p_value", lambda found: 1 - found["p_value"] / 2, "p-values that do not belong to its scores"),
+        ("prediction", lambda found: (found["prediction"] + 1) % 5, "another class"),
+    ],
+)
+def test_a_file_that_answers_otherwise_is_refused(
+    detector: OODDetector, exported: Path, output: str, change: Callable[[Any], Any], message: str
+) -> None:
     run = runner(exported, list(OUTPUTS))
 
     def other(given: Any) -> Any:
         found = run(given)
-        return {**found, "is_ood": ~found["is_ood"]}
-
-    from adascale.decision.exporting import exportable
+        return {**found, output: change(found)}
 
     parts = exportable(detector, detector._calibrated())
-    with pytest.raises(InputError, match="decides otherwise"):
-        proof.prove(other, parts, varied(5, 1), "", 5e-7)
+    given = torch.cat([varied(5, 1), proof.stress_rows((3, 16, 16))])
+    assert proof.prove(run, parts, given, "", 5e-7).images == 14
+    with pytest.raises(InputError, match=message):
+        proof.prove(other, parts, given, "", 5e-7)
 
 
 # Every method, with one representative network; those that need an input gradient are tested elsewhere.
@@ -212,18 +228,55 @@ def test_what_cannot_be_written_is_said_at_once(
         detector.export(tmp_path / path, **options)
 
 
+class Branching(SmallNet):
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x if x.mean() > 0 else -x)
+
+
+class Sized(SmallNet):
+    def forward(self, x: Tensor) -> Any:
+        return super().forward(x if x.shape[0] < 64 else -x)
+
+
+@pytest.mark.parametrize("kind", [Branching, Sized])
+def test_a_network_that_cannot_be_traced_is_refused_by_its_name_and_in_one_line(
+    kind: type[nn.Module], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    detector = fitted("ebo", seeded(kind))
+    with pytest.raises(InputError, match=f"cannot trace {kind.__name__} with a free number of images") as caught:
+        detector.export(tmp_path / "model.onnx")
+    assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_a_large_bank_is_refused_with_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "_LARGEST_STATE", 2**15)
     with pytest.raises(InputError, match=r"knn keeps 0 MB of training samples"):
         fitted("knn").export(tmp_path / "model.onnx")
 
 
+def test_a_folder_is_no_file(detector: OODDetector, tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").mkdir()
+    with pytest.raises(InputError, match=r"model.onnx is a folder; give the name of a file"):
+        detector.export(tmp_path / "model.onnx")
+
+
+def test_tensors_are_taken_as_the_detector_takes_them(exported: Path) -> None:
+    loaded, given = load_exported(exported), varied(3, 4)
+    expected = loaded(given).score
+    for same in (given.double(), given.numpy(), [given[:2], given[2:]], (given, torch.zeros(3, dtype=torch.long))):
+        assert torch.equal(loaded(same).score, expected)
+    torch.testing.assert_close(loaded(given[0]).score, expected[:1])
+    with pytest.raises(InputError, match="no images to judge"):
+        loaded(given[:0])
+
+
 def test_inputs_are_checked(exported: Path) -> None:
     loaded = load_exported(exported)
     with pytest.raises(InputError, match=r"takes normalised floats \(3, 16, 16\)"):
         loaded(images(2, size=20))
-    with pytest.raises(InputError, match="does not say how images become inputs"):
-        loaded("photo.jpg")
+    with pytest.raises(InputError, match="Images need to be turned into inputs"):
+        loaded(np.zeros((9, 9, 3), np.uint8))
     with pytest.raises(InputError, match="alpha=2"):
         loaded(images(2), alpha=2)
     with pytest.raises(DetectorFileError, match="no exported file"):
@@ -238,6 +291,23 @@ def test_openvino(detector: OODDetector, tmp_path: Path) -> None:
     torch.testing.assert_close(found.score, expected.score, rtol=1e-3, atol=1e-2)
     assert torch.equal(found.is_ood, expected.is_ood)
     assert loaded.record["export"]["format"] == "openvino"
+    weights = bytearray((tmp_path / "model.bin").read_bytes())
+    weights[len(weights) // 2] ^= 1
+    (tmp_path / "model.bin").write_bytes(weights)
+    with pytest.raises(DetectorFileError, match=r"model.bin, which .*model.xml needs, is damaged or missing"):
+        load_exported(tmp_path / "model.xml")
+
+
+def test_the_record_of_a_package_is_read_without_running_its_code(tmp_path: Path) -> None:
+    path, record = tmp_path / "model.pt2", {"method": "ebo"}
+    text = json.dumps({"adascale": json.dumps(record)})
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("m/data/aotinductor/model/a.wrapper.so", b"no library")
+        archive.writestr("m/data/aotinductor/model/a.wrapper_metadata.json", text)
+    assert read_record(path) == record
+    path.write_bytes(path.read_bytes().replace(b"no library", b"no librarY"))
+    with pytest.raises(DetectorFileError, match=r"model.pt2 is damaged"):
+        read_record(path)
 
 
 @pytest.mark.slow
@@ -264,7 +334,7 @@ def test_the_network_is_left_as_it_was(tmp_path: Path) -> None:
     model = seeded(SmallNet).train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     detector = fitted("ebo", model)
-    detector.export(tmp_path / "model.onnx")
+    detector.export(tmp_path / "model.onnx", verify=varied(3, 1).double())
     assert model.training
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from adascale import OODDetector, Preprocess, load_exported
+from adascale import InputError, OODDetector, Preprocess, load_exported
 from tests.conftest import ROOT, SmallNet, seeded
 from tests.export.test_export import varied
 from tests.images.pictures import picture
@@ -39,6 +39,23 @@ def test_export_prints_the_proof_and_inspect_reads_the_file(
     expected = OODDetector.load(detector, trust=True)(fresh)
     assert model(fresh).is_ood.tolist() == expected.is_ood.tolist()
     assert model(fresh).p_value.tolist() == expected.p_value.tolist()
+    assert len(model(place / "id")) == 30
+    (place / "id" / "broken.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"1 images cannot be read, the first is .*broken.png"):
+        model(place / "id")
+
+
+@pytest.mark.slow
+def test_the_promise_that_is_printed_is_that_of_the_file(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    detector = fit(place, monkeypatch, "--method", "ebo")
+    (place / "more").mkdir()
+    for seed in range(70):
+        picture(seed=seed).save(place / "more" / f"{seed}.png")
+    capsys.readouterr()
+    assert inside(monkeypatch, "export", detector, "-o", place / "m.onnx", "--int8", place / "more") == 0
+    assert load_exported(place / "m.onnx").record["calibration"]["guarantee"] in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

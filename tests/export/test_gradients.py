@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from adascale import Classifier, InputError, View
-from adascale.export.gradients import Perturbation, as_graph, with_gradients
+from adascale.export.gradients import Perturbation, with_gradients
 from adascale.extraction.perturb import perturb
+from adascale.network.traceable import as_graph
 from tests.conftest import SmallNet, images, seeded
 from tests.export.engines import check_against_python, error, in_onnxruntime
 from tests.export.nets import MIDDLES, Apply, Net, Parted, Viewed, net_with
@@ -50,7 +51,7 @@ def test_the_graph_shares_the_parameters() -> None:
         ),
         (Apply(lambda x: nn.functional.conv2d(x, x.mean((0, 2, 3)).view(1, 8, 1, 1))), "gradient of convolution"),
         (Apply(lambda x: x.detach()), "blocks gradients"),
-        (Apply(lambda x: x if float(x.sum()) > 0 else -x), "cannot be exported"),
+        (Apply(lambda x: x if float(x.sum()) > 0 else -x), "cannot trace Parted"),
     ],
 )
 def test_what_has_no_gradient_as_a_graph_is_refused_by_name(middle: nn.Module, words: str) -> None:
@@ -59,7 +60,7 @@ def test_what_has_no_gradient_as_a_graph_is_refused_by_name(middle: nn.Module, w
         network(images(2))
     with pytest.raises(InputError, match=words) as caught:
         with_gradients(Parted(network), images(2), [None])
-    assert "pixels='random'" in str(caught.value) or words == "cannot be exported"
+    assert "pixels='random'" in str(caught.value) or words == "cannot trace Parted"
     assert "\n" not in str(caught.value)
 
 

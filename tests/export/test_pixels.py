@@ -12,6 +12,7 @@ import torch
 from PIL import Image
 
 from adascale import InputError, OODDetector, Preprocess, load_exported, load_network
+from adascale.core.errors import DetectorFileError
 from tests.conftest import DATA, SmallNet, needs_data, seeded
 from tests.images.pictures import picture
 
@@ -127,6 +128,20 @@ def test_alpha_may_be_left_out(exported: Any) -> None:
     assert names == ["images"]
     assert default[0] == moved[0]
     assert moved[1].all()
+
+
+def test_a_file_of_a_pair_that_takes_other_inputs_is_refused(exported: Any, tmp_path: Path) -> None:
+    made, path, _ = exported
+    (tmp_path / "model.onnx").write_bytes(path.read_bytes())
+    made.export(tmp_path / "model.clean.onnx")
+    with pytest.raises(DetectorFileError, match=r"not of the same export as model.onnx \(input differs\)"):
+        load_exported(tmp_path / "model.onnx").decide(np.zeros((1, 40, 40, 3), np.uint8))
+
+
+def test_a_file_that_is_no_image_is_named(exported: Any, tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"broken.png cannot be read as an image"):
+        load_exported(exported[1])(tmp_path / "broken.png")
 
 
 @pytest.mark.parametrize(

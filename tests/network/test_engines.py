@@ -23,6 +23,7 @@ from adascale.decision.detector_file import DetectorFile
 from adascale.extraction.extract import extract_batch
 from adascale.network import engines
 from tests.conftest import DATA, SmallNet, images, needs_data, seeded, worst_relative
+from tests.export.nets import net_with
 from tests.images.pictures import picture
 from tests.shell import fit, inside, rows
 
@@ -220,12 +221,30 @@ def test_the_proof_passes_over_an_image_that_overflows(monkeypatch: pytest.Monke
 
 
 @needs_onnxruntime
-def test_a_network_that_cannot_be_exported_is_refused_in_one_line() -> None:
+def test_a_network_that_cannot_be_exported_is_refused_in_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(
         InputError, match=r"^Branching cannot be given to engine='onnxruntime' \(.*'torch'\.$"
     ) as caught:
         Classifier(seeded(Branching), engine="onnxruntime").locate(images()).forward(images())
     assert "\n" not in str(caught.value)
+    assert capfd.readouterr() == ("", "")
+
+
+@needs_onnxruntime
+def test_a_network_that_asks_for_the_number_of_images() -> None:
+    network, given = net_with("transformer"), images(5, size=12)
+    plain, fast = (Classifier(network, engine=name).locate(given).forward(given) for name in ("torch", "onnxruntime"))
+    assert worst_relative(fast[0], plain[0]) < 1e-5
+
+
+@needs_onnxruntime
+def test_a_network_that_treats_large_batches_otherwise_is_refused() -> None:
+    class Sized(SmallNet):
+        def forward(self, x: Tensor) -> Any:
+            return super().forward(x if x.shape[0] < 64 else -x)
+
+    with pytest.raises(InputError, match="Sized cannot be given to engine='onnxruntime'"):
+        Classifier(seeded(Sized), engine="onnxruntime").locate(images()).forward(images())
 
 
 def test_an_unknown_engine() -> None:

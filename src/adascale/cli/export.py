@@ -11,6 +11,7 @@ from adascale.cli.console import say
 from adascale.cli.networks import named
 from adascale.decision.detector_file import DetectorFile
 from adascale.decision.ood_detector import OODDetector
+from adascale.export.engines import read_record
 from adascale.images.sources import find_images
 from adascale.network.ready import ready_network
 
@@ -26,10 +27,11 @@ def export(given: ExportCommand) -> None:
     proof = detector.export(
         given.output, format=given.format, verify=verify, early=given.early, pixels=given.pixels, int8=int8
     )
+    promise = read_record(given.output)["calibration"]["guarantee"]  # int8 has a calibration of its own
     if given.as_json:
-        print(json.dumps({"file": str(given.output), "proof": asdict(proof)}))
+        print(json.dumps({"file": str(given.output), "proof": asdict(proof), "guarantee": promise}))
     else:
-        print(f"{given.output}: {proof}\n{detector.guarantee}")
+        print(f"{given.output}: {proof}\n{promise}")
 
 
 def _items(places: list[str] | None, given: ExportCommand) -> list[Any] | None:

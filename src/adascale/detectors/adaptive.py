@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from adascale.detectors.base import Space
 from adascale.detectors.parameters import number, percent
 from adascale.detectors.rows import finite_rows, in_chunks, rowwise
 from adascale.detectors.shaping import Shaping
+from adascale.detectors.shift import Statistic, Values, activation_shift, combined_statistic, perturbed_mass
 from adascale.detectors.sweeping import sweep_group
 from adascale.maths import traced
 from adascale.maths.activations import (
@@ -27,31 +28,12 @@ from adascale.maths.activations import (
     ecdf,
     energy,
     energy_of,
-    energy_tangent,
     top_count,
 )
+from adascale.maths.scales import energies_between
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-Values = TypeVar("Values", Tensor, Floats, float)
-Lazy = Callable[[], Values]
-Statistic = Literal["q_prime", "q", "c_o", "top", "q_top"]
-
-
-def activation_shift(ranking: Ranking, perturbed: Tensor, k1: float) -> Floats:
-    """``Q``: the sum of ``|a_eps - a|`` where the ``k1`` % strongest of ``a`` are."""
-    i1 = ranking.strongest(top_count(ranking.size, k1))
-    moved = perturbed.numpy().ravel()[i1].astype(np.float64) - ranking.values.ravel()[i1]
-    shift: Floats = np.abs(moved).sum(1)
-    return shift
-
-
-def perturbed_mass(ranking: Ranking, perturbed: Tensor, k2: float) -> Floats:
-    """``C_o``: the sum of ``ReLU(a_eps)`` where the ``k2`` % strongest of ``a`` are."""
-    i2 = ranking.strongest(top_count(ranking.size, k2))
-    mass: Floats = np.maximum(perturbed.numpy().ravel()[i2], 0).sum(1, dtype=np.float64)
-    return mass
 
 
 @dataclass
@@ -192,8 +174,7 @@ class Adaptive(Shaping):
     def bounds(self, outputs: Outputs) -> tuple[Tensor, Tensor] | None:
         """The least and the largest score over all percentiles from ``p_min`` to ``p_max``, from the clean pass alone.
 
-        ``r`` grows with ``p``, and ``E(s z + c)`` is convex in the scale ``s``: the score ``-E`` is least at an end,
-        and largest at an end too, or, where the slope of ``E`` turns, at most where its two end tangents meet.
+        ``r`` grows with ``p``, and the scale with ``r``: see `energies_between`.
         """
         if not self.views or self.logit_score != "energy":
             return super().bounds(outputs)
@@ -216,12 +197,7 @@ class Adaptive(Shaping):
 
     def _between(self, ends: Sequence[Tensor], logits: Tensor) -> tuple[Tensor, Tensor]:
         """The least and the largest score for scales between these two."""
-        direction, offset = self.line(logits.double(), self.head_.offset)
-        values, slopes, cuts = zip(*(energy_tangent(direction, offset, scale) for scale in ends), strict=True)
-        low, high = -torch.maximum(*values), -torch.minimum(*values)
-        turns = (slopes[0] < 0) & (slopes[1] > 0)
-        meet = (cuts[0] - cuts[1]) / torch.where(turns, slopes[1] - slopes[0], 1.0)
-        return low, torch.where(turns, -(cuts[0] + slopes[0] * meet), high)
+        return energies_between(*self.line(logits.double(), self.head_.offset), ends)
 
     def formula_logits(self, outputs: Outputs) -> Tensor:
         descending = traced.ranked(outputs.features)
@@ -232,7 +208,9 @@ class Adaptive(Shaping):
 
     def _traced_statistic(self, outputs: Outputs, descending: Tensor) -> Tensor:
         a, perturbed = outputs.features, outputs.views[self.view] if self.views else outputs.features
-        return self.combined(
+        return combined_statistic(
+            self.statistic,
+            self.lam,
             lambda: traced.masked_sum((perturbed.double() - a).abs(), traced.strongest(a, descending, self.k1)),
             lambda: traced.masked_sum(perturbed.clamp_min(0), traced.strongest(a, descending, self.k2)),
             lambda: descending[:, : top_count(a.shape[1], self.k2)].double().sum(1),
@@ -302,16 +280,6 @@ class Adaptive(Shaping):
             total = total + other
         return total / len(found) if len(found) > 1 else total
 
-    def combined(self, shift: Lazy[Values], mass: Lazy[Values], top: Lazy[Values]) -> Values:
-        """The statistic from ``Q``, ``C_o`` and the sum of the k2 % largest of ``a``."""
-        if self.statistic == "top":
-            return top()
-        if self.statistic == "c_o":
-            return mass()
-        if self.statistic == "q":
-            return shift()
-        return self.lam * shift() + (top() if self.statistic == "q_top" else mass())
-
     def _ratios(self, outputs: Outputs) -> Floats:
         if len(outputs) == 1:
             return np.array([self._ratio_of_one(outputs)])
@@ -327,7 +295,9 @@ class Adaptive(Shaping):
             places = row.strongest(top_count(row.size, percent))
             return perturbed[places], row.values[places]
 
-        statistic = self.combined(
+        statistic = combined_statistic(
+            self.statistic,
+            self.lam,
             lambda: float(np.abs(np.subtract(*moved(self.k1), dtype=np.float64)).sum()),
             lambda: float(np.maximum(moved(self.k2)[0], 0).sum(dtype=np.float64)),
             lambda: float(row.ascending[-top_count(row.size, self.k2) :].sum(dtype=np.float64)),
@@ -340,7 +310,9 @@ class Adaptive(Shaping):
         return self.percentile_at(ecdf(self.reference_, self._statistic(outputs, ranking)))
 
     def _statistic(self, outputs: Outputs, ranking: Ranking) -> Floats:
-        return self.combined(
+        return combined_statistic(
+            self.statistic,
+            self.lam,
             lambda: activation_shift(ranking, outputs.views[self.view], self.k1),
             lambda: perturbed_mass(ranking, outputs.views[self.view], self.k2),
             lambda: ranking.ascending[:, -top_count(ranking.size, self.k2) :].sum(1, dtype=np.float64),

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Outputs, Pixels, View, view_of
-from adascale.detectors.adaptive import Adaptive, Values, activation_shift
+from adascale.detectors.adaptive import Adaptive
 from adascale.detectors.base import Detector
 from adascale.detectors.parameters import number, percent
+from adascale.detectors.shift import Values, activation_shift
 from adascale.maths import traced
 from adascale.maths.activations import Floats, Ranking, activation_scale
 

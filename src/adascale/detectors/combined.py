@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -17,24 +16,13 @@ from adascale.detectors.base import Detector, Space
 from adascale.detectors.configure import configured
 from adascale.detectors.parameters import number, percent
 from adascale.detectors.rows import finite_rows, in_chunks
+from adascale.detectors.voices import Voice, taught
 from adascale.maths.evidence import Evidence, decorrelated
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 _SHARED = ("p_min", "p_max", "more_pairs", "pixels")  # our parameters that members of the same name take over
-
-
-class Voice(NamedTuple):
-    """A fitted member, what its scores are worth, and how much it counts."""
-
-    method: Detector
-    evidence: Evidence
-    weight: Tensor
-
-    def of(self, scores: Tensor) -> Tensor:
-        """What these scores of the member add."""
-        return self.weight * self.evidence(scores)
 
 
 @dataclass
@@ -149,7 +137,7 @@ class Combined(Detector):
         self._forget()
         self.__post_init__()
         known = self._usable(reference, head)
-        learned: dict[str, tuple[Detector, Tensor]] = {}
+        learned: dict[str, tuple[Detector, Tensor, float]] = {}
         left_out: dict[str, str] = {}
         for name, member in self.made().items():
             try:
@@ -158,31 +146,30 @@ class Combined(Detector):
                 left_out[name] = str(error)
         if not learned:
             raise InputError(f"None of the members can be fitted: {next(iter(left_out.values()))}")
-        trust = {name: self._trust(member, len(known), train) for name, (member, _) in learned.items()}
-        worth = self._worth({name: scores for name, (_, scores) in learned.items()}, trust)
-        self.voices_ = {name: Voice(member, *worth[name]) for name, (member, _) in learned.items()}
+        trust = {name: share for name, (_, _, share) in learned.items()}
+        worth = self._worth({name: scores for name, (_, scores, _) in learned.items()}, trust)
+        self.voices_ = {name: Voice(member, *worth[name]) for name, (member, _, _) in learned.items()}
         self.left_out_, self.head_ = left_out, head
         return self
 
-    def _learned(self, member: Detector, known: Outputs, head: Head, train: Outputs | None) -> tuple[Detector, Tensor]:
-        """The fitted member, and scores of the ID images by members that have not learned from them."""
-        fitted = _taught(member, known, head, train if self._wants_train(member) else None)
+    def _learned(
+        self, member: Detector, known: Outputs, head: Head, train: Outputs | None
+    ) -> tuple[Detector, Tensor, float]:
+        """The fitted member, scores of the ID images by members that have not learned from them, and how far it is
+        trusted: ``n / (n + few)`` if it has learned from n ID images in the place of training images, else 1.
+        """
+        fitted, n = taught(member, known, head, train if self._wants_train(member) else None), len(known)
         if fitted is not None:
-            return fitted, fitted.score(known)
-        if len(known) < 2:
+            return fitted, fitted.score(known), 1.0
+        if n < 2:
             raise InputError(f"{member.name} got 1 image to learn from and to rank; give at least 2.")
         # Each image belongs to a part in turn: images in the order of their classes are spread evenly.
-        turn = torch.arange(len(known)) % min(self.folds, len(known))
+        turn = torch.arange(n) % min(self.folds, n)
         member = member.sized(int((turn != 0).sum()), head)
-        scores = torch.empty(len(known), dtype=torch.float64)
+        scores = torch.empty(n, dtype=torch.float64)
         for part in (turn == i for i in range(int(turn.max()) + 1)):
             scores[part] = replace(member).fit(known[~part], head).score(known[part])
-        return replace(member).fit(known, head), scores
-
-    def _trust(self, member: Detector, n: int, train: Outputs | None) -> float:
-        """``n / (n + few)`` for a member that has learned from n ID images in the place of training images; else 1."""
-        lacking = member.fits_on == "train" and (train is None or not self._wants_train(member))
-        return n / (n + self.few) if lacking else 1.0
+        return replace(member).fit(known, head), scores, n / (n + self.few) if member.fits_on == "train" else 1.0
 
     def _worth(self, scores: Mapping[str, Tensor], trust: Mapping[str, float]) -> dict[str, tuple[Evidence, Tensor]]:
         """Evidence and weight of each member, from its scores of ID images."""
@@ -299,13 +286,3 @@ class Combined(Detector):
             voices[name] = Voice(member.restore(parts, head), evidence, weight)
         self.voices_, self.left_out_, self.head_ = voices, left_out, head
         return self
-
-
-def _taught(member: Detector, known: Outputs, head: Head, train: Outputs | None) -> Detector | None:
-    """The member, if it can be fitted without learning from the ID images that are to be ranked; else None."""
-    if member.fits_on == "nothing":
-        return replace(member).fit(known, head)
-    if train is not None:
-        with suppress(InputError):  # too few training images, or none with labels: the ID images may do
-            return replace(member.sized(len(train), head)).fit(train, head)
-    return None

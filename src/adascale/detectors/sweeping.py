@@ -11,6 +11,7 @@ from torch import Tensor
 from adascale.core.types import Head, Outputs, View
 from adascale.detectors.rows import finite_rows, in_chunks, rowwise
 from adascale.detectors.shaping import LOGIT_SCORES
+from adascale.detectors.shift import combined_statistic
 from adascale.maths.activations import descending, ecdf, keep_count, ratio_of, top_count
 
 if TYPE_CHECKING:
@@ -67,7 +68,13 @@ class _Ranked:
 
     def statistic(self, method: Adaptive) -> Tensor:
         k1, k2 = self.k1.index(top_count(self.size, method.k1)), self.k2.index(top_count(self.size, method.k2))
-        return method.combined(lambda: self.shift[:, k1], lambda: self.perturbed[:, k2], lambda: self.top[:, k2])
+        return combined_statistic(
+            method.statistic,
+            method.lam,
+            lambda: self.shift[:, k1],
+            lambda: self.perturbed[:, k2],
+            lambda: self.top[:, k2],
+        )
 
     def scores(self, method: Adaptive, share: Tensor) -> Tensor:
         if self.looked_up and len(method.pairs) == 1:

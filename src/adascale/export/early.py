@@ -10,6 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from adascale.core.errors import InputError
@@ -29,6 +30,17 @@ def clean_path(path: Path) -> Path:
     return path.with_name(f"{path.stem}.clean{path.suffix}")
 
 
+def check_early(fitted: Fitted) -> None:
+    """Refuse a method for which the clean pass settles nothing."""
+    method, head = fitted.method, fitted.method.head_
+    if not method.views:
+        raise InputError(f"{method.name} needs no perturbed pass, so that nothing could be decided early.")
+    features = torch.rand(2, head.weight.shape[1], generator=torch.Generator().manual_seed(0))
+    clean = Outputs.bare(head(features).float(), features, {})
+    if method.formula_bounds(clean) is None:
+        raise InputError(f"{method.name} has no bounds before the perturbed pass; export it without early.")
+
+
 class CleanGraph(nn.Module):
     """``(images, alpha) -> logits, prediction, is_ood, early`` from the clean pass alone.
 
@@ -39,8 +51,6 @@ class CleanGraph(nn.Module):
     def __init__(self, fitted: Fitted, keep_features: bool = False) -> None:
         super().__init__()
         self.full, self.keep_features = DecisionGraph(fitted), keep_features
-        if not fitted.method.views:
-            raise InputError(f"{fitted.method.name} needs no perturbed pass, so that nothing could be decided early.")
 
     def forward(self, images: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
         outputs = self.clean(images)
@@ -55,10 +65,7 @@ class CleanGraph(nn.Module):
     def settled(self, images: Tensor, outputs: Outputs, alpha: Tensor) -> tuple[Tensor, Tensor]:
         """Whether each image is flagged, and whether that is settled."""
         bounds = self.full.method.formula_bounds(outputs)
-        if bounds is None:
-            raise InputError(
-                f"{self.full.method.name} has no bounds before the perturbed pass; export it without early."
-            )
+        assert bounds is not None  # see `check_early`
         low, high = bounds
         allowed = self.full.allowed(alpha)
         flagged = self.full.rank(low - _MARGIN * (1 + low.abs())) <= allowed

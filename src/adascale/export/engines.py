@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -74,20 +75,31 @@ def _read_openvino(path: Path) -> dict[str, Any]:
     try:
         model = ov.Core().read_model(str(path))
         record: dict[str, Any] = json.loads(model.get_rt_info(["adascale", "record"]).astype(str))
+        expected = record.pop("weights")["sha256"]
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DetectorFileError(f"{path} is damaged, or adascale did not export it ({reason}).") from error
+        raise _damaged(path, error) from error
+    weights = path.with_suffix(".bin")
+    if expected != onnx_file.sha256_of(weights):
+        raise DetectorFileError(f"{weights.name}, which {path} needs, is damaged or missing. Export it again.")
     return record
 
 
 def _read_package(path: Path) -> dict[str, Any]:
+    """From the archive: loading the package would run the code in it."""
     try:
-        found = torch._inductor.aoti_load_package(str(path)).loader.get_metadata()
-        record: dict[str, Any] = json.loads(found["adascale"])
+        with zipfile.ZipFile(path) as archive:
+            if (broken := archive.testzip()) is not None:
+                raise zipfile.BadZipFile(f"{broken} does not match its checksum")
+            texts = (archive.read(name) for name in archive.namelist() if name.endswith("_metadata.json"))
+            record: dict[str, Any] = json.loads(json.loads(next(texts))["adascale"])
     except Exception as error:
-        reason = " ".join(str(error).split())[:200]
-        raise DetectorFileError(f"{path} is damaged, or adascale did not export it ({reason}).") from error
+        raise _damaged(path, error) from error
     return record
+
+
+def _damaged(path: Path, error: Exception) -> DetectorFileError:
+    reason = " ".join(str(error).split())[:200]
+    return DetectorFileError(f"{path} is damaged, or adascale did not export it ({reason}).")
 
 
 _READERS: Mapping[Format, Callable[[Path], dict[str, Any]]] = {

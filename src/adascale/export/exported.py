@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from adascale.core.answers import Decision, Verdict
 from adascale.core.errors import DetectorFileError, InputError
 from adascale.export.early import clean_path
 from adascale.export.engines import Arrays, read_record, runner
-from adascale.extraction.given import images_of
-from adascale.images.preprocess import Preprocess
+from adascale.extraction.given import given_batches, images_of
+from adascale.images.pixels import READ_ERRORS, why_unreadable
+from adascale.images.preprocess import Preprocess, unreadable
+from adascale.images.sources import ImageSet
 from adascale.maths.promise import check_alpha
 
 
@@ -36,7 +38,8 @@ class Exported:
         self._run = runner(self.path, self._outputs, threads)
 
     def __call__(self, images: Any, alpha: float | None = None) -> Verdict:
-        """The verdict for normalised inputs (N, C, H, W), or for images where the file says how they are prepared.
+        """The verdict for normalised inputs (N, C, H, W), or, where the file says how they are prepared, for images as
+        `OODDetector` takes them: paths, a folder, Pillow images, uint8 arrays, bytes.
 
         alpha: the share of in-distribution images that may be flagged, in place of the calibrated one.
         """
@@ -73,6 +76,8 @@ class Exported:
     def _paired(self, clean: Exported) -> Exported:
         """The second file of a pair; one of another export is refused."""
         other = [name for name in _SHARED if clean.record.get(name) != self.record.get(name)]
+        if clean.takes_pixels != self.takes_pixels:
+            other.append("input")
         if other:
             raise DetectorFileError(
                 f"{clean.path.name} is not of the same export as {self.path.name} ({other[0]} differs); "
@@ -94,16 +99,12 @@ class Exported:
     def _inputs(self, images: Any) -> np.ndarray[Any, Any]:
         if self.takes_pixels:
             return self._pixels(images)
-        if isinstance(images, Tensor | np.ndarray) and images.ndim == 4:
-            return self._checked(torch.as_tensor(images))
-        if self.preprocess is None:
-            raise InputError(
-                f"{self.path.name} does not say how images become inputs; give normalised tensors "
-                f"(N, {', '.join(map(str, self.input_shape))})."
-            )
-        single = isinstance(images, str | bytes | Path | np.ndarray) or not isinstance(images, Iterable)
-        items = [images] if single else list(images)
-        return self._checked(torch.stack([self.preprocess(item) for item in items]))
+        parts = list(given_batches(images, self.preprocess))
+        if failures := [f"{name}: {reason}" for part in parts for name, reason in part.failures.items()]:
+            raise InputError(f"{len(failures)} images cannot be read, the first is {failures[0]}")
+        if not (checked := [self._checked(part.images) for part in parts]):
+            raise InputError("There are no images to judge; give images, or a tensor (N, C, H, W).")
+        return np.concatenate(checked)
 
     def _pixels(self, images: Any) -> np.ndarray[Any, Any]:
         """One array (N, H, W, C) of uint8, from such an array or from images of one size."""
@@ -112,7 +113,7 @@ class Exported:
             found = images_of(images, self.input_shape[0])
             if found is None:
                 raise InputError(f"Images came as {type(images).__name__}; {_TAKES_PIXELS}.")
-            opened = [np.asarray(self.preprocess.coloured(found.open(i))) for i in range(len(found))]
+            opened = [np.asarray(self._opened(found, i)) for i in range(len(found))]
             if len(sizes := {picture.shape[:2] for picture in opened}) > 1:
                 raise InputError(f"Images have {len(sizes)} sizes, and a batch has one; give them one by one.")
             images = np.stack([picture.reshape(*picture.shape[:2], -1) for picture in opened])
@@ -126,6 +127,13 @@ class Exported:
                 f"Images are {array.shape[1]} x {array.shape[2]}; {self.path.name} does not crop, so give square ones."
             )
         return array
+
+    def _opened(self, found: ImageSet, index: int) -> Image.Image:
+        assert self.preprocess is not None
+        try:
+            return self.preprocess.coloured(found.open(index))
+        except READ_ERRORS as error:
+            raise unreadable(found.names[index], why_unreadable(error)) from error
 
     def _checked(self, images: Tensor) -> np.ndarray[Any, Any]:
         if tuple(images.shape[1:]) != self.input_shape or not images.is_floating_point():

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from adascale.core.errors import InputError
 from adascale.core.types import View
@@ -19,6 +17,7 @@ from adascale.export import derivatives
 from adascale.extraction.perturb import moved, perturb, random_signs
 from adascale.network.heads import kind
 from adascale.network.running import objective
+from adascale.network.traceable import as_graph, plain_attention
 
 _RANDOM = "use pixels='random', which needs no gradient."
 
@@ -60,48 +59,13 @@ class Perturbation(nn.Module):
         return perturb(images, gradient, self.view) if self.signs is None else moved(images, self.signs, self.view)
 
 
-def as_graph(network: nn.Module, example: Tensor) -> fx.GraphModule:
-    """The network as a graph of PyTorch's operations with a free batch size; it shares the parameters.
-
-    The exporter first runs the network's Python code with symbolic sizes; code that asks for ``len(x)`` fixes the batch
-    size there, and is read by the compiler instead.
-    """
-    if len(example) < 2:
-        raise InputError(
-            f"The example is a batch of {len(example)}; tracing a free batch size needs two or more inputs."
-        )
-    reasons = []
-    for strict in (False, True):
-        try:
-            with _plain_attention(), torch.no_grad():
-                shapes = ({0: torch.export.Dim.DYNAMIC},)
-                exported = torch.export.export(network, (example,), dynamic_shapes=shapes, strict=strict)
-            made = exported.module(check_guards=False)
-            return fx.GraphModule(made, made.graph).eval()  # the exporter's own kind of module refuses eval()
-        except Exception as error:  # the exporter lets every error of the network's code through
-            reasons.append(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-    raise InputError(f"{kind(network)} cannot be exported: {reasons[0]}")
-
-
 def _traced(function: Callable[[Tensor], tuple[Tensor, ...]], example: Tensor) -> fx.GraphModule:
     """The operations that the function makes for a batch of any size, derivatives rewritten by `derivatives.table`."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
     free = [DimDynamic.DYNAMIC] + [DimDynamic.STATIC] * (example.ndim - 1)
     symbolic = mode.from_tensor(example, symbolic_context=StatelessSymbolicContext(dynamic_sizes=free))
-    with _plain_attention():
+    with plain_attention():
         return make_fx(function, derivatives.table(), tracing_mode="symbolic")(symbolic)
-
-
-@contextmanager
-def _plain_attention() -> Iterator[None]:
-    """Attention by matrix products and softmax: the fused forms have no derivative, or none that exports."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with sdpa_kernel(SDPBackend.MATH):
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
 
 
 def _forward_only(graph: fx.GraphModule, name: str) -> fx.GraphModule:

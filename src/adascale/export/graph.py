@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
 from adascale.detectors import Detector
-from adascale.export.gradients import Perturbation, as_graph, with_gradients
+from adascale.export.gradients import Perturbation, with_gradients
 from adascale.extraction.extract import extract
 from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
 from adascale.maths.promise import least_alphas
 from adascale.maths.traced import is_finite
 from adascale.network.classifier import Classifier
-from adascale.network.traceable import Traceable
+from adascale.network.traceable import Traceable, as_graph
 
 if TYPE_CHECKING:
     from adascale.export.int8 import QuantisedNetwork

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from torch import Tensor, nn
 
 from adascale.core.errors import DetectorFileError, InputError
 from adascale.core.extras import optional
+from adascale.network.traceable import quiet as quiet
 from adascale.storage.atomic import replacing
 
 KIND = "adascale-export"
@@ -24,19 +22,6 @@ EXTRA = "export"
 _KEY = "adascale"
 _BATCH = "batch"
 _LARGEST = 1_900_000_000  # bytes: protobuf ends at 2 GiB; larger networks keep their weights in a second file
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without the exporters' own messages: what matters is checked afterwards, by running the file."""
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(before)
 
 
 def traced(module: nn.Module, example: Sequence[Tensor], batched: int = 1) -> torch.export.ExportedProgram:
@@ -102,7 +87,7 @@ def write_onnx(path: Path, model: Any, record: Mapping[str, Any]) -> dict[str, A
             data.unlink(missing_ok=True)  # onnx appends
             onnx.save_model(model, temporary, save_as_external_data=True, location=data.name, size_threshold=1024)
             model = onnx.load(temporary, load_external_data=False)
-            written["weights"] = {"file": data.name, "sha256": _sha256(data)}
+            written["weights"] = {"file": data.name, "sha256": sha256_of(data)}
         envelope = _text({"record": written, "sha256": _checksum(model, _text(written))})
         model.metadata_props.add(key=_KEY, value=envelope)
         temporary.write_bytes(model.SerializeToString())
@@ -125,7 +110,7 @@ def read_onnx(path: Path) -> dict[str, Any]:
     weights = record.get("weights")
     if expected != _checksum(model, _text(record)):
         raise DetectorFileError(f"{path} is damaged: its content does not match its checksum. Export it again.")
-    if weights is not None and weights["sha256"] != _sha256(path.with_name(weights["file"])):
+    if weights is not None and weights["sha256"] != sha256_of(path.with_name(weights["file"])):
         raise DetectorFileError(f"{weights['file']}, which {path} needs, is damaged or missing. Export it again.")
     return record
 
@@ -140,7 +125,8 @@ def _checksum(model: Any, text: str) -> str:
     return digest.hexdigest()
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The checksum of a file; empty if there is none."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:

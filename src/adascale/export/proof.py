@@ -95,7 +95,7 @@ def prove_decisions(run: Run, fitted: Fitted, images: Tensor, proof: Proof, roun
     known = _known(fitted, images)
     score, size = fitted.method.score(known), _spread(fitted.calibration.scores)
     tolerance = max(TOLERANCE, 4 * _moved(fitted, known, rounding))
-    near = (score - fitted.calibration.threshold).abs() <= tolerance * score.abs().clamp_min(size)
+    near = (score - fitted.calibration.threshold).abs() <= _slack(score, size, tolerance)
     alpha, early, moved = np.array(fitted.calibration.alpha, dtype=np.float32), 0, 0
     for row, expected in enumerate(fitted.calibration.is_ood(score).tolist()):
         found = run({"images": images[row : row + 1].numpy(), "alpha": alpha})
@@ -149,10 +149,16 @@ def _compared(so_far: Proof, found: Mapping[str, Tensor], outputs: Outputs, fitt
     if not worst <= tolerance:
         raise _refusal(f"gives scores that are off by {worst:.1e}; {tolerance:.1e} is allowed")
     differs = found["is_ood"] != calibration.is_ood(score)
-    near = (score - calibration.threshold).abs() <= tolerance * score.abs().clamp_min(size)
+    slack = _slack(score, size, tolerance)
+    near = (score - calibration.threshold).abs() <= slack
     if (differs & ~near).any():
         raise _refusal("decides otherwise than the detector on an image")
-    moved = (found["p_value"].double() - calibration.p_value(score)).abs() > 1e-6
+    if (found["prediction"] != found["logits"].argmax(1)).any():
+        raise _refusal("gives another class than that of the largest logit")
+    p_value, (low, high) = found["p_value"].double(), (calibration.p_value(score + by) for by in (slack, -slack))
+    if ((p_value < low - 1e-6) | (p_value > high + 1e-6)).any():
+        raise _refusal("gives p-values that do not belong to its scores")
+    moved = (p_value - calibration.p_value(score)).abs() > 1e-6
     return replace(
         so_far,
         worst=max(so_far.worst or 0.0, worst),
@@ -168,6 +174,11 @@ def _difference(found: Tensor, score: Tensor, size: float) -> Tensor:
     same = (score == torch.inf) & (found >= 3.4e38)
     off = (found - score).abs() / score.abs().clamp_min(size)
     return torch.where(same, 0.0, off.nan_to_num(nan=torch.inf))
+
+
+def _slack(score: Tensor, size: float, tolerance: float) -> Tensor:
+    """How far each score may be off; an infinite one, that of a broken image, not at all."""
+    return torch.where(score.isfinite(), tolerance * score.abs().clamp_min(size), 0.0)
 
 
 def _moved(fitted: Fitted, outputs: Outputs, rounding: float) -> float:

@@ -17,7 +17,7 @@ from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.detectors import Detector
 from adascale.export import onnx_file
-from adascale.export.early import CLEAN_OUTPUTS, CleanGraph, Early, branching, clean_path
+from adascale.export.early import CLEAN_OUTPUTS, CleanGraph, Early, branching, check_early, clean_path
 from adascale.export.engines import Run, runner, session_run
 from adascale.export.formats import Format, format_of
 from adascale.export.graph import INPUTS, OUTPUTS, DecisionGraph, Fitted, example
@@ -54,12 +54,16 @@ def export_detector(
     """
     kind = format_of(path, format)
     check_kind(kind, fitted, early, pictures is not None, fitted.quantised is not None)
-    if early is not None and (early not in get_args(Early) or kind != "onnx"):
-        raise InputError(f"early={early!r} for {path.name}; it is {' or '.join(get_args(Early))}, for .onnx files.")
+    if early is not None:
+        if early not in get_args(Early) or kind != "onnx":
+            raise InputError(f"early={early!r} for {path.name}; it is {' or '.join(get_args(Early))}, for .onnx files.")
+        check_early(fitted)
     check_size(fitted.method)
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; give the name of a file.")
     rows, on = stress_rows(fitted.shape), "noise and stress rows"
     if images is not None and len(images):
-        rows, on = torch.cat([images, rows]), f"{len(images)} given, {len(rows)} noise and stress rows"
+        rows, on = torch.cat([images.float(), rows]), f"{len(images)} given, {len(rows)} noise and stress rows"
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
         made = Path(folder) / path.name
@@ -178,8 +182,10 @@ def _write_openvino(path: Path, fitted: Fitted, record: Mapping[str, Any]) -> No
     ov = optional("openvino", "openvino")
     model = _decision(fitted)
     made = ov.Core().read_model(model.SerializeToString())
-    made.set_rt_info(json.dumps(record, sort_keys=True), ["adascale", "record"])
     ov.save_model(made, str(path), compress_to_fp16=False)
+    checked = {**record, "weights": {"sha256": onnx_file.sha256_of(path.with_suffix(".bin"))}}
+    made.set_rt_info(json.dumps(checked, sort_keys=True), ["adascale", "record"])
+    ov.save_model(made, str(path), compress_to_fp16=False)  # once more: the record is in the .xml alone
 
 
 def _write_package(path: Path, fitted: Fitted, record: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from adascale.network import heads
 from adascale.network.behaviour import check_values, unsteady
 from adascale.network.engines import Engines
 from adascale.network.fingerprints import hash_of_code, hash_of_weights
+from adascale.network.head_passes import HeadPasses
 from adascale.network.heads import Call, kind
 from adascale.network.running import (
     Backend,
@@ -31,7 +32,6 @@ from adascale.network.running import (
     held,
     likes_channels_last,
     model_device,
-    objective,
     tidied,
     unwrapped,
 )
@@ -84,8 +84,8 @@ class Classifier:
         if self._engines is not None:
             self._engines.check(self)
         autocast(self.device, precision)  # refuses what does not run here
-        self._layout, self._logits_shape = torch.contiguous_format, ()
-        self._head_calls = 0  # the most that one pass has made so far
+        self._layout = torch.contiguous_format
+        self._passes = HeadPasses()
         self._parts: Compiled | None = None
         self._twin: Twin | None = None
         self._probe: Tensor | None = None  # the images that located the head
@@ -128,7 +128,7 @@ class Classifier:
             raise InputError("Every image of the first batch holds NaN or infinite values; check the preprocessing.")
         with held(self.model), torch.no_grad(), autocast(self.device, self.precision):
             self._layout, self._twin, self._probe = torch.contiguous_format, None, usable.detach().clone()
-            self._head_calls, self.located = 0, False
+            self._passes, self.located = HeadPasses(), False
             with self._passing():
                 call = self._located(usable)
                 self._fold()
@@ -296,23 +296,10 @@ class Classifier:
         against ``y_pred``. No parameter gradient is computed.
         """
         with self._borrowed(), torch.inference_mode(False), torch.enable_grad():
-            parts = [self._with_gradients(part, temperatures) for part in self._pieces(images)]
+            network, head = self._network, self._name
+            parts = [self._passes.with_gradients(network, head, part, temperatures) for part in self._pieces(images)]
         features, logits, *gradients = (_joined(column) for column in zip(*parts, strict=True))
         return features, logits, gradients
-
-    def _with_gradients(self, images: Tensor, temperatures: Sequence[float | None]) -> tuple[Tensor, ...]:
-        leaf = images.detach().requires_grad_()
-        features, logits = self._run(leaf.clone())
-        if not logits.requires_grad:
-            raise InputError(
-                f"{kind(self.model)} blocks gradients from its logits to its input (no_grad or detach inside); "
-                "use pixels='random', which needs none."
-            )
-        gradients = [
-            torch.autograd.grad(objective(logits, t), leaf, retain_graph=i + 1 < len(temperatures))[0]
-            for i, t in enumerate(temperatures)
-        ]
-        return features.detach(), logits.detach(), *gradients
 
     def fingerprint(self) -> str:
         """A hash of every parameter and buffer and of the kinds of modules."""
@@ -325,41 +312,10 @@ class Classifier:
         return hash_of_code(self.model, options)
 
     def _run(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        calls, _ = heads.record(self._network, images, [(self._name, self._network.get_submodule(self._name))])
-        if not calls:
-            raise InputError(f"The network never called its head {self.head_name!r} for this input.")
-        last = calls[-1]
-        features, logits = (self._rows(value, len(images)) for value in (last.given, last.result))
-        self._head_calls, self._logits_shape = max(self._head_calls, len(calls)), tuple(last.result.shape[1:])
-        return features, heads.two_classes(logits, 1) if logits.shape[1] == 1 else logits
+        return self._passes.whole(self._network, self._name, images)
 
     def _run_to_the_head(self, images: Tensor) -> Tensor:
-        """Run without computing the head: it keeps its input and returns zeros, which nothing reads."""
-        if self._head_calls != 1:  # only the end of the pass shows which of several calls is the last
-            return self._run(images)[0]
-        module, seen = self._network.get_submodule(self._name), list[Any]()
-
-        def keep(*args: Any, **kwargs: Any) -> Tensor:
-            given = heads.first_tensor(args, kwargs)
-            seen.append(given)
-            zeros: Tensor = given.new_zeros(len(given), *self._logits_shape)
-            return zeros
-
-        own_forward = vars(module).get("forward")
-        module.forward = keep
-        try:
-            self._network(images)
-        finally:
-            del module.forward
-            if own_forward is not None:
-                module.forward = own_forward
-        return self._rows(seen[0], len(images)) if len(seen) == 1 else self._run(images)[0]
-
-    def _rows(self, value: Any, count: int) -> Tensor:
-        found = heads.rows(value, count)
-        if found is None:
-            raise InputError(f"The head {self.head_name!r} did not see one feature vector for each image of the batch.")
-        return found
+        return self._passes.to_the_head(self._network, self._name, images)
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
@@ -24,7 +23,7 @@ from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.maths.rounding import alike
 from adascale.network.running import shares_statistics
-from adascale.network.traceable import Traceable
+from adascale.network.traceable import Traceable, exported_program, quiet
 
 if TYPE_CHECKING:
     from adascale.network.classifier import Classifier
@@ -130,8 +129,7 @@ def _made(name: str, classifier: Classifier, example: Tensor) -> Run:
     extra, packages = ENGINES[name]
     for package in packages:
         optional(package, extra)
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # those of the exporter, which are for its authors
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         file = Path(folder) / "network.onnx"
         try:
             export(network, example, file)
@@ -146,21 +144,14 @@ def _made(name: str, classifier: Classifier, example: Tensor) -> Run:
 
 def export(network: nn.Module, example: Tensor, file: Path) -> None:
     """Write ``images -> (features, logits)`` as ONNX, for any number of images of the example's shape."""
-    shapes = {"images": {0: torch.export.Dim("batch")}}
-    with torch.no_grad():
-        traced = torch.export.export(network, (example,), dynamic_shapes=shapes, strict=False)
-        program = torch.onnx.export(
-            traced,
-            (example,),
-            dynamo=True,
-            dynamic_shapes=shapes,
-            input_names=["images"],
-            output_names=["features", "logits"],
-            verbose=False,
+    program = exported_program(network, example)
+    with quiet():
+        made = torch.onnx.export(
+            program, input_names=["images"], output_names=["features", "logits"], dynamo=True, verbose=False
         )
-    assert program is not None
+    assert made is not None
     size = sum(tensor.nbytes for tensor in chain(network.parameters(), network.buffers()))
-    program.save(file, external_data=size > _LARGEST_FILE)
+    made.save(file, external_data=size > _LARGEST_FILE)
 
 
 def _onnxruntime(file: Path, threads: int) -> Run:

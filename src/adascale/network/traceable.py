@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import copy
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from adascale.core.errors import InputError
 from adascale.network import heads
@@ -75,3 +81,65 @@ class _Kept(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         self._seen.value = heads.first_tensor(args, kwargs)
         return self.head(*args, **kwargs)
+
+
+def exported_program(network: nn.Module, example: Tensor) -> torch.export.ExportedProgram:
+    """The network as a program of PyTorch's operations for any number of images; it shares the parameters.
+
+    The exporter first runs the network's Python code with symbolic sizes; code that asks for ``len(x)`` fixes the batch
+    size there, and is read by the compiler instead. Code that does one thing for few images and another for many is
+    refused. example: two or more inputs.
+    """
+    if len(example) < 2:
+        raise InputError(
+            f"The example is a batch of {len(example)}; tracing a free batch size needs two or more inputs."
+        )
+    reasons = []
+    for strict in (False, True):
+        try:
+            with quiet(), plain_attention(), torch.no_grad():
+                shapes = ({0: torch.export.Dim("batch")},)
+                return torch.export.export(network, (example,), dynamic_shapes=shapes, strict=strict)
+        except Exception as error:  # the exporter lets every error of the network's code through
+            reasons.append(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    raise InputError(
+        f"PyTorch cannot trace {_name(network)} with a free number of images ({reasons[0]} ...). A forward that "
+        "depends on values or on the size of the batch has to be rewritten; or keep the detector in PyTorch."
+    )
+
+
+def as_graph(network: nn.Module, example: Tensor) -> fx.GraphModule:
+    """The `exported_program` as a module, which has the name of the network."""
+    made = exported_program(network, example).module(check_guards=False)
+    # The exporter's own kind of module refuses eval().
+    return fx.GraphModule(made, made.graph, class_name=_name(network)).eval()
+
+
+def _name(network: nn.Module) -> str:
+    return heads.kind(network.network if isinstance(network, Traceable) else network)
+
+
+@contextmanager
+def plain_attention() -> Iterator[None]:
+    """Attention by matrix products and softmax: the fused forms have no derivative, or none that exports."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the exporters' own messages: what matters is checked afterwards, by running the file."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        # It prints a graph of the network where it fails.
+        with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

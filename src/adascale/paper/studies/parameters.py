@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from adascale.detectors import LTS, SCALE, ActivationShift
-from adascale.detectors.adaptive import Statistic
+from adascale.detectors.shift import Statistic
 from adascale.paper.studies.study import TEXTS, Study
 from adascale.paper.studies.variants import Bases, Variant, Variants, Variation, changed, one_parameter
 
