@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from adascale import Outputs, detectors
+from adascale import Head, Outputs, detectors
 from adascale.decision.fitting import Plan
-from adascale.decision.tuning import DRAWS, KIND_WEIGHTS, LIKELY, Point, judged, likely
+from adascale.decision.tuning import KIND_WEIGHTS, TOLERANCE, Fold, Point, judged
 from adascale.detectors import Detector
 from adascale.metrics import auroc
 from benchmarks.generalise.activations import Subject
@@ -48,7 +48,9 @@ _AVERAGES: tuple[Pick, ...] = ("ratios", "scores")
 SPLITS = 5
 _SIMPLE: tuple[Pick, ...] = ("best", "likely")
 RULES = [Rule(criterion, 0.0, pick) for criterion, pick in product(_CRITERIA, _SIMPLE)]
-SHIPPED = Rule("sides", 0.0, "likely")
+SHIPPED = Rule("sides", 100 * TOLERANCE, "ratios")
+DRAWS = 200
+LIKELY = 0.05  # pairs that are the best in this share of the draws may be the best
 RULES += [Rule(*parts) for parts in product(_CRITERIA, (0.75, 1.0, 1.5, 2.0, 3.0), _AVERAGES)]
 
 
@@ -57,8 +59,8 @@ class Swept:
     """Every pair of percentiles of one method on one network.
 
     method, known: the method and the ID images that it is fitted on. judged: AUROC of ID images against each kind of
-    made-up outliers, in percent (kinds, pairs). drawn: the same in each draw (draws, kinds, pairs). tested: pair -> scores of ``known``, then of the test sets, ID first.
-    measured: pair -> the mean of near and far.
+    made-up outliers, in percent (kinds, pairs). drawn: the same in each draw (draws, kinds, pairs). tested: pair ->
+    scores of ``known``, then of the test sets, ID first. measured: pair -> the mean of near and far.
     """
 
     subject: Subject
@@ -107,15 +109,41 @@ def swept(subject: Subject, name: str, seed: int = 0) -> Swept:
     made = {kind: outputs[torch.tensor(chosen)] for kind, outputs in subject.made.items()}
     folds = plan.folds(method, parts, subject.val, len(chosen), made, None)
     points, known = list(plan.grid), subject.val[torch.cat([parts.chosen, parts.fitted])]
-    found = judged(method, points, folds, subject.head, None, DRAWS)
+    found = judged(method, points, folds, subject.head, None)
     sets, ordered = [known, *_tests(subject)], dict[int, list[Tensor]]()
     for i, values in method.sweep(points, known, subject.head, sets):
         assert values is not None
         ordered[i] = [value.nan_to_num(posinf=torch.finfo(torch.float64).max) for value in values]
     tested = [ordered[i] for i in range(len(points))]
     measured = torch.tensor([_mean_auroc(subject, one[1:]) for one in tested], dtype=torch.float64)
-    aurocs = 100 * torch.stack([found[i] for i in range(len(points))], 2)
-    return Swept(subject, method, known, points, aurocs[0], aurocs[1:], tested, measured)
+    aurocs = torch.stack([found[i] for i in range(len(points))], 1)
+    again = drawn(method, points, folds, subject.head)
+    return Swept(subject, method, known, points, 100 * aurocs, 100 * again, tested, measured)
+
+
+def drawn(method: Detector, points: list[Point], folds: list[Fold], head: Head, draws: int = DRAWS) -> Tensor:
+    """AUROC (draws, kinds, pairs) where the images are drawn again, the mean over the folds.
+
+    Bayesian bootstrap (D. B. Rubin, 1981): in each draw the images count as much as numbers from the flat Dirichlet
+    distribution say, and an outlier as much as the image that it is made from.
+    """
+    total, generator = torch.zeros(draws, len(folds[0].unknown), len(points)).double(), torch.Generator().manual_seed(0)
+    for reference, known, unknown in folds:
+        weights = torch.empty(draws, len(known), dtype=torch.float64).exponential_(generator=generator)
+        weights /= weights.sum(1, keepdim=True)
+        for i, values in method.sweep(points, reference, head, [known, *unknown.values()]):
+            assert values is not None
+            for kind, made in enumerate(values[1:]):
+                wins = (made[:, None] > values[0]).double() + 0.5 * (made[:, None] == values[0]).double()
+                total[:, kind, i] += ((weights @ wins) * weights).sum(1) / len(folds)
+    return total
+
+
+def likely(values: Tensor) -> list[float]:
+    """The share of the draws (draws, pairs) in which each pair is the best; pairs that tie share a draw."""
+    best = (values == values.amax(1, keepdim=True)).double()
+    shares: list[float] = (best / best.sum(1, keepdim=True)).mean(0).tolist()
+    return shares
 
 
 class Tuned(NamedTuple):

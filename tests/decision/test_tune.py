@@ -14,9 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from adascale import InputError, OODDetector, Outputs, View, detectors
 from adascale.decision.fitting import Plan
-from adascale.decision.tuning import GRIDS, KIND_WEIGHTS, LIKELY, Fold, chosen_count, grid, judged, likely, search_grid
+from adascale.decision.tuning import GRIDS, KIND_WEIGHTS, Fold, chosen_count, grid, search_grid
 from adascale.images.outliers import OUTLIERS, Blurred, Mixed, Sample, Shuffled
-from adascale.maths.metrics import bootstrap
 from adascale.maths.split import split
 from adascale.testing import example_outputs
 from tests.conftest import SmallNet, images, seeded
@@ -131,53 +130,26 @@ def test_the_best_point_wins() -> None:
         assert weighted[i][1] == pytest.approx((x + 3 * y) / 4)
 
 
-def test_points_that_may_be_the_best_are_averaged_over_where_the_method_can() -> None:
+def test_points_as_good_as_the_best_are_averaged_over_where_the_method_can() -> None:
     reference, known = outputs(60), outputs(50, 1)
     unknown = Outputs(known.logits - 1, known.features, {view: a * 1.3 for view, a in known.views.items()})
     fold = Fold(reference, known, {"x": unknown})
     method, points = detectors.AdaSCALE_L(), grid(detectors.AdaSCALE_L())
     alone = search_grid(method, points, [fold], HEAD, "x")
     assert set(alone.chosen) == {"p_min", "p_max"}
-    found = search_grid(method, points, [fold], HEAD, "x", draws=100)
-    assert (found.auroc, found.trials) == (alone.auroc, alone.trials)  # the draws change what is averaged over alone
-    rows = judged(method, points, [fold], HEAD, None, 100)
-    shares = likely(torch.stack([rows[i][1:, 0] for i in range(45)], 1))
-    good = [point for point, share in zip(points, shares, strict=True) if share >= LIKELY]
-    assert 1 < len(good) < 20
+    found = search_grid(method, points, [fold], HEAD, "x", tolerance=0.02)
+    by_value = sorted(range(45), key=lambda i: -found.trials[i][1])
+    good = [points[i] for i in by_value if found.trials[i][1] >= found.auroc - 0.02]
+    assert 1 < len(good) < 45
+    assert found.auroc == alone.auroc == found.trials[by_value[0]][1]
     made = replace(method, **found.chosen)
-    best = (alone.chosen["p_min"], alone.chosen["p_max"])
-    assert set(made.pairs) == {best, *((point["p_min"], point["p_max"]) for point in good)}
-    assert made.pairs[0] == best
+    assert set(made.pairs) == {(point["p_min"], point["p_max"]) for point in good}
+    assert made.pairs[0] == (alone.chosen["p_min"], alone.chosen["p_max"])
     assert "more_pairs=" in str(found)
-    assert search_grid(method, points, [fold], HEAD, "x", draws=100) == found
-    react = search_grid(detectors.ReAct(), [{"percentile": p} for p in (1, 50, 90)], [fold], HEAD, "x", draws=20)
+    react = search_grid(detectors.ReAct(), [{"percentile": p} for p in (1, 50, 90)], [fold], HEAD, "x", tolerance=1)
     assert set(react.chosen) == {"percentile"}  # one point stands for all
-    knob = search_grid(method, [{"p_max": 85}, {"p_max": 85.0}], [fold], HEAD, "x", draws=20)
-    assert replace(method, **knob.chosen).pairs == ((60, 85), (60, 85))  # equals share the draws
-
-
-def test_a_point_that_is_better_on_every_image_is_taken_alone() -> None:
-    """The draws are of images: what all images agree on is not in doubt, however close the criteria are."""
-    drawn = torch.tensor([[0.9, 0.899, 0.5], [0.8, 0.799, 0.6], [0.7, 0.699, 0.1], [0.6, 0.599, 0.2]])
-    assert likely(drawn) == [1, 0, 0]
-    assert likely(drawn.flip(0, 1)[:2]) == [0, 0, 1]
-    assert likely(torch.tensor([[0.5, 0.5, 0.1], [0.5, 0.6, 0.1]])) == [0.25, 0.75, 0]
-
-
-def test_a_draw_is_the_auroc_of_images_that_count_differently() -> None:
-    reference, known = outputs(60), outputs(40, 1)
-    unknown = {"x": outputs(40, 2), "y": outputs(25, 3)}
-    method = detectors.AdaSCALE_L()
-    point = {"p_min": 60, "p_max": 85}
-    found = judged(method, [point], [Fold(reference, known, unknown)], HEAD, None, 4000)[0]
-    plain = judged(method, [point], [Fold(reference, known, unknown)], HEAD, None)[0]
-    assert torch.equal(found[:1], plain)
-    # Bayesian bootstrap: the mean is the AUROC; the spread is about that of the bootstrap.
-    torch.testing.assert_close(found[1:].mean(0), plain[0], atol=0.005, rtol=0)
-    scored = method.fit(reference, HEAD)
-    usual = bootstrap(scored.score(known), scored.score(unknown["y"]), "auroc")
-    low, high = found[1:, 1].quantile(0.025), found[1:, 1].quantile(0.975)
-    assert float(high - low) == pytest.approx(usual[1] - usual[0], rel=0.2)
+    knob = search_grid(method, [{"p_max": 85}, {"p_max": 90}], [fold], HEAD, "x", tolerance=1)
+    assert set(replace(method, **knob.chosen).pairs) == {(60, 85), (60, 90)}
 
 
 def test_r_is_the_mean_over_the_pairs() -> None:

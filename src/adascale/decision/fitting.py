@@ -17,10 +17,10 @@ import torch
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, View
 from adascale.decision.tuning import (
-    DRAWS,
     FEWEST_IMAGES,
     KIND_WEIGHTS,
     MOST_CHOSEN,
+    TOLERANCE,
     Fold,
     Judge,
     Point,
@@ -200,7 +200,7 @@ class Plan:
             *(method, self.grid, folds, head, f"{len(chosen)} ID images against {against} ({', '.join(unknown)})"),
             train=taught if taught is not None and method.fits_on == "val+train" else None,
             weights=KIND_WEIGHTS if made else None,
-            draws=DRAWS if made and self.points is None else 0,
+            tolerance=TOLERANCE if made and self.points is None else 0.0,
         )
         return parts, tuning
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
 from adascale.detectors import Detector
-from adascale.maths.metrics import auroc, weighted_aurocs
+from adascale.maths.metrics import auroc
 
 FEWEST_IMAGES = 64
 MOST_CHOSEN = 200
@@ -22,8 +22,7 @@ _CHOSEN_SHARE = 0.3
 # Shuffled and mixed images keep the detail of ID images, as near-OOD images do; blurred ones, like far-OOD images, do
 # not. Near and far count the same.
 KIND_WEIGHTS: Mapping[str, float] = {"shuffled": 0.5, "mixed": 0.5, "blurred": 1.0}
-DRAWS = 200
-LIKELY = 0.05  # points that are the best in this share of the draws are averaged over
+TOLERANCE = 0.015  # of AUROC: points this close to the best are averaged over
 _PERCENTILES = (60, 65, 70, 75, 80, 85, 90, 95, 99)
 # The grids of the AdaSCALE paper by name. `pairs` is ours: it includes equal percentiles, which give SCALE or LTS.
 GRIDS: Mapping[str, tuple[dict[str, Any], ...]] = {
@@ -100,68 +99,42 @@ def search_grid(
     *,
     train: Outputs | None = None,
     weights: Mapping[str, float] | None = None,
-    draws: int = 0,
+    tolerance: float = 0.0,
 ) -> Tuning:
     """The point with the highest criterion; the first one if several tie.
 
     The criterion is the mean over the sets of OOD images of the AUROC of ID images against them. weights: those of the
-    sets in the mean, equal by default. draws: how often the images are drawn again (see `judged`); the points that are
-    the best in at least a twentieth of the draws may be the best on other images, and the method averages over them
-    if it can (`Detector.averaged`). train: training images that it is fitted on too.
+    sets in the mean, equal by default. tolerance: the points whose criterion is this close to the highest count as
+    equally good, and the method averages over them if it can (`Detector.averaged`). train: training images that it is
+    fitted on too.
     """
     if not points:
         raise InputError(f"The grid for {method.name} has no points; give at least one.")
     tried = [*points, {name: getattr(method, name) for name in points[0]}]
     share = torch.tensor([(weights or {}).get(name, 1.0) for name in folds[0].unknown], dtype=torch.float64)
-    found = {i: rows @ share / share.sum() for i, rows in judged(method, tried, folds, head, train, draws).items()}
-    default = found.pop(len(points), None)
-    if not found:
+    aurocs = judged(method, tried, folds, head, train)
+    results = {i: float(found @ share / share.sum()) for i, found in aurocs.items()}
+    default = results.pop(len(points), None)
+    if not results:
         raise InputError(f"{method.name} could not be fitted at any of the {len(points)} points of the grid.")
-    results = {i: float(rows[0]) for i, rows in found.items()}
     order = sorted(results, key=lambda i: (-results[i], i))
-    shares = likely(torch.stack([found[i][1:] for i in order], 1)) if draws else [0.0] * len(order)
-    chosen = method.averaged([points[i] for i, share in zip(order, shares) if i == order[0] or share >= LIKELY])
+    top = results[order[0]]
+    chosen = method.averaged([points[i] for i in order if results[i] >= top - tolerance])
     trials = tuple((points[i], results[i]) for i in sorted(results))
-    return Tuning(chosen, results[order[0]], None if default is None else float(default[0]), judged_by, trials)
-
-
-def likely(drawn: Tensor) -> list[float]:
-    """The share of the draws (B, points) in which each point is the best; points that tie share a draw."""
-    best = (drawn == drawn.amax(1, keepdim=True)).double()
-    shares: list[float] = (best / best.sum(1, keepdim=True)).mean(0).tolist()
-    return shares
+    return Tuning(chosen, top, default, judged_by, trials)
 
 
 def judged(
-    method: Detector,
-    points: Sequence[Point],
-    folds: Sequence[Fold],
-    head: Head,
-    train: Outputs | None,
-    draws: int = 0,
+    method: Detector, points: Sequence[Point], folds: Sequence[Fold], head: Head, train: Outputs | None
 ) -> dict[int, Tensor]:
-    """AUROC against each kind of outliers, the mean over the folds, for each point that can be fitted in all.
-
-    (1 + draws, kinds): the AUROC itself, then in draws from the Bayesian bootstrap (D. B. Rubin, 1981): the images
-    count as much as numbers from the flat Dirichlet distribution say, an outlier as much as the image it is made from.
-    """
+    """AUROC against each kind of outliers, the mean over the folds, for each point that can be fitted in all."""
     found: dict[int, list[Tensor]] = {}
     more = () if train is None else (train,)
-    generator = torch.Generator().manual_seed(0)
     for reference, known, unknown in folds:
-        mine = _dirichlet(draws, len(known), generator)
-        theirs = [mine if len(o) == len(known) else _dirichlet(draws, len(o), generator) for o in unknown.values()]
         for i, scores in method.sweep(points, reference, head, [known, *unknown.values()], *more):
             if scores is not None:
                 # The largest finite number takes the place of +inf: AUROC depends on ranks alone.
                 first, *others = (part.nan_to_num(posinf=torch.finfo(torch.float64).max) for part in scores)
-                plain = torch.tensor([[auroc(first, other) for other in others]], dtype=torch.float64)
-                drawn = [weighted_aurocs(first, other, mine, w) for other, w in zip(others, theirs, strict=True)]
-                found.setdefault(i, []).append(torch.cat([plain, torch.stack(drawn, 1)]))
+                aurocs = [auroc(first, other) for other in others]
+                found.setdefault(i, []).append(torch.tensor(aurocs, dtype=torch.float64))
     return {i: torch.stack(parts).mean(0) for i, parts in found.items() if len(parts) == len(folds)}
-
-
-def _dirichlet(draws: int, n: int, generator: torch.Generator) -> Tensor:
-    """Weights of n images, positive and with the sum 1, uniform among all such, one row for each draw."""
-    weights = torch.empty(draws, n, dtype=torch.float64).exponential_(generator=generator)
-    return weights / weights.sum(1, keepdim=True)

@@ -47,13 +47,6 @@ def auroc(id_scores: Tensor, ood_scores: Tensor) -> float:
     return wins / (2 * len(negative) * len(positive))
 
 
-def weighted_aurocs(id_scores: Tensor, ood_scores: Tensor, id_weights: Tensor, ood_weights: Tensor) -> Tensor:
-    """The AUROC (B,) where the samples count as each row of the weights, (B, N) and (B, M), says; rows sum to 1."""
-    negative, positive = _checked(id_scores, "ID"), _checked(ood_scores, "OOD")[:, None]
-    wins = (positive > negative).double() + 0.5 * (positive == negative).double()
-    return ((ood_weights @ wins) * id_weights).sum(1)
-
-
 def fpr_at_tpr(id_scores: Tensor, ood_scores: Tensor, tpr: float = 0.95) -> float:
     """The smallest share of ID scores at or above a threshold that at least ``tpr`` of the OOD scores reach."""
     negative, positive = _checked(id_scores, "ID"), _checked(ood_scores, "OOD").sort(descending=True).values
