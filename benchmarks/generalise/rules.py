@@ -10,16 +10,16 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from adascale import Outputs, detectors
+from adascale import Head, Outputs, detectors
 from adascale.decision.fitting import Plan
-from adascale.decision.tuning import KIND_WEIGHTS, Point, judged
+from adascale.decision.tuning import KIND_WEIGHTS, TOLERANCE, Fold, Point, judged
 from adascale.detectors import Detector
 from adascale.metrics import auroc
 from benchmarks.generalise.activations import Subject
 from benchmarks.generalise.measuring import ALPHA, Candidate, figures, scores, shares
 
 Criterion = Literal["mean", "sides", "least", "both"]
-Pick = Literal["best", "ratios", "scores"]
+Pick = Literal["best", "likely", "ratios", "scores"]
 _LEAST_SHARE = {"mean": 0.0, "sides": 0.0, "least": 1.0, "both": 0.5}
 
 
@@ -28,7 +28,8 @@ class Rule(NamedTuple):
 
     criterion: the AUROC on made-up outliers, as the mean over their kinds (sides: with near and far counting the same),
     the least, or the mean of mean and least. Pairs within ``tolerance`` percentage points of the best are good. pick:
-    the best, the mean of ``r`` over all good pairs, or the mean of their standardised scores.
+    the best; the mean of ``r`` over all good pairs (likely: over those that are often the best where the images are
+    drawn again); or the mean of their standardised scores.
     """
 
     criterion: Criterion
@@ -37,14 +38,19 @@ class Rule(NamedTuple):
 
     def __str__(self) -> str:
         of = {"mean": "mean", "sides": "mean of near and far", "least": "least", "both": "mean and least"}
-        what = {"best": "", "ratios": f", r averaged within {self.tolerance:g}"}
+        likely = f", r averaged over pairs that are the best in {100 * LIKELY:g} % of the draws"
+        what = {"best": "", "likely": likely, "ratios": f", r averaged within {self.tolerance:g}"}
         return of[self.criterion] + what.get(self.pick, f", scores averaged within {self.tolerance:g}")
 
 
 _CRITERIA: tuple[Criterion, ...] = ("mean", "sides", "least", "both")
 _AVERAGES: tuple[Pick, ...] = ("ratios", "scores")
 SPLITS = 5
-RULES = [Rule(criterion, 0.0, "best") for criterion in _CRITERIA]
+_SIMPLE: tuple[Pick, ...] = ("best", "likely")
+RULES = [Rule(criterion, 0.0, pick) for criterion, pick in product(_CRITERIA, _SIMPLE)]
+SHIPPED = Rule("sides", 100 * TOLERANCE, "ratios")
+DRAWS = 200
+LIKELY = 0.05  # pairs that are the best in this share of the draws may be the best
 RULES += [Rule(*parts) for parts in product(_CRITERIA, (0.75, 1.0, 1.5, 2.0, 3.0), _AVERAGES)]
 
 
@@ -53,8 +59,8 @@ class Swept:
     """Every pair of percentiles of one method on one network.
 
     method, known: the method and the ID images that it is fitted on. judged: AUROC of ID images against each kind of
-    made-up outliers, in percent (kinds, pairs). tested: pair -> scores of ``known``, then of the test sets, ID first.
-    measured: pair -> the mean of near and far.
+    made-up outliers, in percent (kinds, pairs). drawn: the same in each draw (draws, kinds, pairs). tested: pair ->
+    scores of ``known``, then of the test sets, ID first. measured: pair -> the mean of near and far.
     """
 
     subject: Subject
@@ -62,16 +68,17 @@ class Swept:
     known: Outputs
     points: list[Point]
     judged: Tensor
+    drawn: Tensor
     tested: list[list[Tensor]]
     measured: Tensor
 
     def auroc_of(self, rule: Rule) -> float:
         """The mean of near and far, in percent, of what the rule chooses."""
-        share = _LEAST_SHARE[rule.criterion]
-        kinds = torch.tensor([KIND_WEIGHTS[kind] if rule.criterion == "sides" else 1.0 for kind in self.subject.made])
-        average = kinds.double() @ self.judged / kinds.sum()
-        values = (1 - share) * average + share * self.judged.amin(0)
+        values = self._criterion(rule, self.judged)
         good = torch.nonzero(values >= values.max() - rule.tolerance)[:, 0].tolist()
+        if rule.pick == "likely":
+            shares = likely(self._criterion(rule, self.drawn))
+            good = [i for i, share in enumerate(shares) if share >= LIKELY or i == int(values.argmax())]
         if rule.pick == "best" or len(good) == 1:
             return float(self.measured[values.argmax()])
         if rule.pick == "scores":
@@ -79,6 +86,12 @@ class Swept:
         method = replace(self.method, **self.method.averaged([self.points[i] for i in good]))
         method.fit(self.known, self.subject.head)
         return _mean_auroc(self.subject, [method.score(part) for part in _tests(self.subject)])
+
+    def _criterion(self, rule: Rule, aurocs: Tensor) -> Tensor:
+        """The criterion of each pair from AUROCs (..., kinds, pairs)."""
+        share = _LEAST_SHARE[rule.criterion]
+        kinds = torch.tensor([KIND_WEIGHTS[kind] if rule.criterion == "sides" else 1.0 for kind in self.subject.made])
+        return (1 - share) * (kinds.double() @ aurocs / kinds.sum()) + share * aurocs.amin(-2)
 
     def _averaged(self, good: list[int]) -> list[Tensor]:
         """The mean of the scores of these pairs, in units of their deviation on ID images."""
@@ -104,7 +117,33 @@ def swept(subject: Subject, name: str, seed: int = 0) -> Swept:
     tested = [ordered[i] for i in range(len(points))]
     measured = torch.tensor([_mean_auroc(subject, one[1:]) for one in tested], dtype=torch.float64)
     aurocs = torch.stack([found[i] for i in range(len(points))], 1)
-    return Swept(subject, method, known, points, 100 * aurocs, tested, measured)
+    again = drawn(method, points, folds, subject.head)
+    return Swept(subject, method, known, points, 100 * aurocs, 100 * again, tested, measured)
+
+
+def drawn(method: Detector, points: list[Point], folds: list[Fold], head: Head, draws: int = DRAWS) -> Tensor:
+    """AUROC (draws, kinds, pairs) where the images are drawn again, the mean over the folds.
+
+    Bayesian bootstrap (D. B. Rubin, 1981): in each draw the images count as much as numbers from the flat Dirichlet
+    distribution say, and an outlier as much as the image that it is made from.
+    """
+    total, generator = torch.zeros(draws, len(folds[0].unknown), len(points)).double(), torch.Generator().manual_seed(0)
+    for reference, known, unknown in folds:
+        weights = torch.empty(draws, len(known), dtype=torch.float64).exponential_(generator=generator)
+        weights /= weights.sum(1, keepdim=True)
+        for i, values in method.sweep(points, reference, head, [known, *unknown.values()]):
+            assert values is not None
+            for kind, made in enumerate(values[1:]):
+                wins = (made[:, None] > values[0]).double() + 0.5 * (made[:, None] == values[0]).double()
+                total[:, kind, i] += ((weights @ wins) * weights).sum(1) / len(folds)
+    return total
+
+
+def likely(values: Tensor) -> list[float]:
+    """The share of the draws (draws, pairs) in which each pair is the best; pairs that tie share a draw."""
+    best = (values == values.amax(1, keepdim=True)).double()
+    shares: list[float] = (best / best.sum(1, keepdim=True)).mean(0).tolist()
+    return shares
 
 
 class Tuned(NamedTuple):

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from adascale import Head, InputError, Outputs, detectors
-from adascale.decision.tuning import TOLERANCE
 from adascale.metrics import auroc, fpr_at_tpr
 from benchmarks import networks
 from benchmarks.generalise.activations import VIEW, Subject, subject
@@ -22,7 +21,7 @@ from benchmarks.generalise.measuring import Candidate, Figures, Resamples, figur
 from benchmarks.generalise.networks_at_hand import TRAINED
 from benchmarks.generalise.page import filled
 from benchmarks.generalise.results import Results
-from benchmarks.generalise.rules import RULES, Rule, Tuned, swept, tuned
+from benchmarks.generalise.rules import LIKELY, RULES, SHIPPED, Rule, Tuned, likely, swept, tuned
 
 LOGITS = detectors.get("adascale_l")(pixels="random")
 HEAD = Head(torch.randn(4, 24, generator=torch.Generator().manual_seed(0)))
@@ -113,10 +112,31 @@ def test_equal_pairs_average_to_themselves_and_criteria_differ() -> None:
     assert [two.auroc_of(Rule(of, 0.0, "best")) for of in ("mean", "least", "both")] == [1, 2, 2]
 
 
+def test_pairs_that_may_be_the_best_are_those_that_are_in_some_draws() -> None:
+    values = torch.tensor([[0.9, 0.899, 0.5], [0.8, 0.799, 0.6], [0.7, 0.699, 0.1], [0.6, 0.599, 0.2]])
+    assert likely(values) == [1, 0, 0]  # close, but not in doubt
+    assert likely(torch.tensor([[0.5, 0.5, 0.1], [0.5, 0.6, 0.1]])) == [0.25, 0.75, 0]
+    sweep = swept(made_up(), "adascale_l")
+    spread = (sweep.drawn.mean(0) - sweep.judged).abs().max()
+    assert 0 < float(spread) < 1.5  # the mean over the draws is the AUROC itself
+    rule = Rule("sides", 0.0, "likely")
+    again = torch.zeros(20, len(sweep.judged), len(sweep.points)).double()
+    again[0, :, 5] = again[1:, :, 7] = 100.0
+    clear = torch.zeros_like(sweep.judged)
+    clear[:, 7] = 100.0
+    both = replace(sweep, judged=clear, drawn=again)
+    twice = Rule("sides", 1.0, "ratios")
+    clear = clear.clone()
+    clear[:, 5] = 99.5
+    assert LIKELY == 1 / 20
+    assert both.auroc_of(rule) == pytest.approx(replace(sweep, judged=clear).auroc_of(twice))
+    assert replace(both, drawn=again[1:]).auroc_of(rule) == pytest.approx(float(sweep.measured[7]))
+
+
 def test_the_shipped_rule_is_one_of_those_compared() -> None:
     one = made_up()
     found = tuned(one, "adascale_l", splits=2)
-    assert found.shipped == pytest.approx(found.rules[Rule("sides", 100 * TOLERANCE, "ratios")])
+    assert found.shipped == pytest.approx(found.rules[SHIPPED])
     shipped = [figures(one, scores(one, Candidate("x", LOGITS), seed=seed)).auroc for seed in (0, 1)]
     assert found.shipped == pytest.approx(sum(shipped) / 2)
 
