@@ -107,7 +107,8 @@ class Answering:
 
     def score_samples(self, images: Any) -> Array:
         """Minus the scores (N,), higher = more in-distribution: what scikit-learn's outlier detectors call so."""
-        return np.negative(self.score(images).numpy())
+        known: Array = np.negative(self.score(images).numpy())
+        return known
 
     def decision_function(self, images: Any) -> Array:
         """How far the scores are below the threshold (N,): negative for images that are flagged, as in scikit-learn."""
