@@ -12,9 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from adascale.core.errors import DetectorFileError, InputError
+from adascale.core.errors import DetectorFileError
 from adascale.core.extras import optional
 from adascale.network.traceable import quiet as quiet
+from adascale.network.traceable import untraceable
 from adascale.storage.atomic import replacing
 
 KIND = "adascale-export"
@@ -33,11 +34,7 @@ def traced(module: nn.Module, example: Sequence[Tensor], batched: int = 1) -> to
         try:
             return torch.export.export(module, tuple(example), dynamic_shapes=shapes, strict=False)
         except Exception as error:
-            reason = " ".join(str(error).split())[:300]
-            raise InputError(
-                f"PyTorch cannot trace this network with a free number of images: {reason} ... A forward that depends "
-                "on values or on the size of the batch has to be rewritten; or keep the detector in PyTorch."
-            ) from error
+            raise untraceable("the decision", error) from error
 
 
 def to_onnx(

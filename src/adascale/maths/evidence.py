@@ -60,7 +60,7 @@ class Evidence:
         return cls(body, levels, torch.stack([1 / spread, 1 / torch.as_tensor(excess).clamp_min(unit)]))
 
     def __call__(self, scores: Tensor) -> Tensor:
-        """The evidence (N,) of these scores, float64: above 0, and finite for finite scores."""
+        """The evidence (N,) of these scores, float64: at least 0, and finite for finite scores."""
         values, knots, levels = scores.double().numpy(), self.knots.numpy(), self.levels.numpy()
         low, high = self.slopes.tolist()
         evidence = np.interp(values, knots, levels)

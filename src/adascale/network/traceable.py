@@ -94,17 +94,23 @@ def exported_program(network: nn.Module, example: Tensor) -> torch.export.Export
         raise InputError(
             f"The example is a batch of {len(example)}; tracing a free batch size needs two or more inputs."
         )
-    reasons = []
+    errors = []
     for strict in (False, True):
         try:
             with quiet(), plain_attention(), torch.no_grad():
                 shapes = ({0: torch.export.Dim("batch")},)
                 return torch.export.export(network, (example,), dynamic_shapes=shapes, strict=strict)
         except Exception as error:  # the exporter lets every error of the network's code through
-            reasons.append(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
-    raise InputError(
-        f"PyTorch cannot trace {_name(network)} with a free number of images ({reasons[0]} ...). A forward that "
-        "depends on values or on the size of the batch has to be rewritten; or keep the detector in PyTorch."
+            errors.append(error)
+    raise untraceable(_name(network), errors[0]) from errors[0]
+
+
+def untraceable(name: str, error: Exception) -> InputError:
+    """The refusal of what the exporter does not take, with its reason."""
+    reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return InputError(
+        f"PyTorch cannot trace {name} with a free number of images ({reason} ...). A forward that depends on values or "
+        "on the size of the batch has to be rewritten; or keep the detector in PyTorch."
     )
 
 
