@@ -91,6 +91,8 @@ def inspect(given: InspectCommand) -> None:
         return
     table = plain_table()
     for section, value in record.items():
+        if section == "audit":
+            value = {str(number): _audited(one) for number, one in enumerate(value, start=1)}  # --json has all names
         for name, entry in value.items() if isinstance(value, dict) else [("", value)]:
             table.add_row(f"{section}.{name}".rstrip("."), _shown(name, entry))
     Console().print(table)
@@ -104,6 +106,13 @@ def _shown(name: str, entry: Any) -> str:
     if isinstance(entry, list) and len(entry) > 8:
         return f"{', '.join(map(str, entry[:5]))}, ... ({len(entry)} in all)"
     return "-" if entry is None else str(entry)
+
+
+def _audited(one: dict[str, Any]) -> str:
+    """An entry of the log in words. The record of an exported file has the number of names, not the names."""
+    from adascale.decision.audit import AuditEntry
+
+    return str(AuditEntry(**{**one, "names": () if isinstance(one["names"], int) else one["names"]}))
 
 
 def _described(cls: type[Detector]) -> dict[str, Any]:

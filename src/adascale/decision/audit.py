@@ -29,7 +29,8 @@ class AuditEntry:
 
     def __str__(self) -> str:
         what = {"fit": "chosen by fit", "added": "added", "replaced": "in place of those before"}[self.change]
-        return f"{self.date}: {self.images} calibration images {what}, from {self.source}"
+        shown = f": {', '.join(self.names[:3])}{', ...' * (len(self.names) > 3)}" if self.names else ""
+        return f"{self.date}: {self.images} calibration images {what}, from {self.source}{shown}"
 
 
 def entry(change: Change, images: int, source: str, names: Sequence[str] = ()) -> AuditEntry:

@@ -87,8 +87,11 @@ class DetectorFile:
         return audit_of(self.record, self.tensors)
 
     def described(self) -> dict[str, Any]:
-        """The record. In that of an older version, what the guarantee says is brought up to date."""
-        return {**self.record, "calibration": {**self.record["calibration"], **_promise(self.calibration)}}
+        """The record, with the names in its log. In that of an older version, what the guarantee says is brought up to
+        date.
+        """
+        calibration = {**self.record["calibration"], **_promise(self.calibration)}
+        return {**self.record, "calibration": calibration, "audit": [asdict(one) for one in self.audit]}
 
     @property
     def state(self) -> dict[str, Tensor]:

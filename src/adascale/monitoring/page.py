@@ -34,7 +34,7 @@ def write_report(monitor: Monitor, path: Path | str, source: str = "") -> None:
 def report_page(monitor: Monitor, source: str = "") -> str:
     """The page as text. Needs ``adascale[report]``, as all pages with charts do."""
     summary, history = monitor.summary(), monitor.history()
-    contributed = {one["name"]: one for one in summary["alarms"] if one["kind"] == "continuing" and one["top"]}
+    contributed = {one["name"]: one for one in summary["alarms"] if one["raised"] and one["top"]}
     return html.page(
         "monitor.html", summary=summary, source=source, meanings=MEANINGS, lead=_lead(summary),
         table=_alarms(summary), charts=[_chart(kind, summary, history) for kind in KINDS] if summary["used"] else [],
@@ -71,7 +71,7 @@ def _alarms(summary: Mapping[str, Any]) -> Table:
 
 def _top(alarm: Mapping[str, Any]) -> Table:
     """The images that contributed most to an alarm."""
-    columns = [Column("factor", "multiplied the evidence by", unit=""), Column("image", "place in the stream", unit="")]
+    columns = [Column("factor", "factor", unit=""), Column("image", "place", unit="")]
     lines = [
         Line(
             one["name"] or f"image {one['image']}",
@@ -88,7 +88,7 @@ def _top(alarm: Mapping[str, Any]) -> Table:
 def _chart(kind: Kind, summary: Mapping[str, Any], history: Mapping[str, Any]) -> Chart:
     own = [one for one in summary["alarms"] if one["kind"] == kind]
     limit, images = own[0]["log10_limit"], history["images"]
-    low, high = -_BELOW, limit + _ABOVE
+    low, high = -_BELOW if kind == "ever" else 0.0, limit + _ABOVE  # R_1 is about 1
     series = [
         Series(one["name"], [min(max(y, low), high) for y in history[f"{one['name']} ({kind})"]], images,
                style=STYLES[one["name"]])
@@ -107,4 +107,4 @@ def _whole(number: int | None) -> Cell:
 
 
 def _power(log10: float) -> str:
-    return f"{10**log10:.3g}" if -4 < log10 < 6 else f"10^{log10:.0f}"
+    return f"{10**log10:.4g}" if -4 < log10 < 5 else f"10^{log10:.0f}"

@@ -10,6 +10,12 @@ import warnings
 from typing import Any
 
 LOG = logging.getLogger("adascale.service")
+_LEVELS = {
+    "adascale.service": logging.INFO,
+    "asyncio": logging.WARNING,
+    "python_multipart": logging.ERROR,  # what it warns of is told to the client
+    "uvicorn": logging.ERROR,  # likewise
+}
 
 
 class _Lines(logging.Formatter):
@@ -26,16 +32,23 @@ class _Lines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
+class _Stderr(logging.Handler):
+    """Writes to what is stderr at the time."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(self.format(record), file=sys.stderr, flush=True)
+
+
 def log(event: str, level: int = logging.INFO, **fields: Any) -> None:
     """One line; fields: what it says besides time, level and event."""
     LOG.log(level, event, extra={"fields": fields})
 
 
 def start_logs() -> None:
-    """Send our lines, uvicorn's and warnings to stderr as JSON."""
-    handler = logging.StreamHandler(sys.stderr)
+    """Send our lines, those of the libraries and warnings to stderr as JSON."""
+    handler = _Stderr()
     handler.setFormatter(_Lines())
-    for name, level in (("adascale.service", logging.INFO), ("uvicorn", logging.WARNING), ("asyncio", logging.WARNING)):
+    for name, level in _LEVELS.items():
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)
