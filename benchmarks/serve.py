@@ -90,13 +90,18 @@ def serve(here: Subject, images: int, repeats: int) -> Iterator[Ratio]:
         return
     with tempfile.TemporaryDirectory() as folder:
         served = Served(here, Path(folder), images)
-        with served.running() as (url, _):
+        with served.running() as (url, process):
             served.sent(url, 32, min(64, images))
             served.loop()
             ours, loops, latencies = [], [], {n: list[list[float]]() for n in CLIENTS}
+            busy, busy_loops = [], []
             for _ in range(repeats):
+                began = time.process_time()
                 loops.append(seconds_of(served.loop))
+                busy_loops.append(time.process_time() - began)
+                began = sum(process.cpu_times()[:2])
                 found = served.sent(url, 32, served.count)
+                busy.append(sum(process.cpu_times()[:2]) - began)
                 ours.append(found["seconds"])
                 assert found["statuses"] == {"200": served.count}, found["statuses"]
                 latencies[32].append(found["latencies"])
@@ -107,6 +112,9 @@ def serve(here: Subject, images: int, repeats: int) -> Iterator[Ratio]:
             yield ratio(
                 "o", "service with 32 clients / in-process loop", here.name, of_seconds(ours, loops), MOST, note
             )
+            times = of_seconds(busy, busy_loops)
+            note = "of the service alone, without its clients"
+            yield ratio("o", "processor time with 32 clients / in-process loop", here.name, times, None, note)
             alone = served.one()
             for n, turns in latencies.items():
                 for name, share in (("p50", 0.5), ("p99", 0.99)):

@@ -23,9 +23,7 @@ def picture_of(image: Tensor, preprocess: Preprocess | None) -> dict[str, Any] |
         return None
     mean, std = (torch.tensor(part).view(-1, 1, 1) for part in (preprocess.mean, preprocess.std))
     pixels = ((image.cpu().float() * std + mean) * 255).nan_to_num(0).round().clamp(0, 255).byte()
-    made = Image.fromarray(
-        pixels.permute(1, 2, 0).squeeze(2).numpy() if len(pixels) == 1 else pixels.permute(1, 2, 0).numpy()
-    )
+    made = Image.fromarray((pixels[0] if len(pixels) == 1 else pixels.permute(1, 2, 0)).numpy())
     size = {"width": made.width, "height": made.height}
     made.thumbnail((_SIDE, _SIDE))
     form, file = "png" if max(made.size) <= _SMALL else "jpeg", io.BytesIO()
