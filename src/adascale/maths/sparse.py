@@ -18,7 +18,7 @@ _MOST = 0.12  # of the entries; with more, a dense product takes less time
 
 def pays(entries: int, size: int) -> bool:
     """Whether rows with so many entries of ``size`` are worth a sparse product, which needs Intel's library."""
-    return entries <= _MOST * size and bool(torch.backends.mkl.is_available())
+    return entries <= _MOST * size and bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
 
 
 def sparse_product(values: Tensor, columns: Tensor, blocks: Sequence[Tensor]) -> Tensor:
