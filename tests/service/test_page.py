@@ -283,6 +283,9 @@ def test_no_barrier_is_found(tab: Page, folder: Path, axe: str, scheme: str, wid
         shown(tab, name)
         tab.run("document.getElementById('about').open = true")
         assert tab.run(check) == []
+    tab.run("document.getElementById('camera').click()")
+    tab.wait(f"{text('#shot-note')} && !{text('#shot-note')}.endsWith('...')")
+    assert tab.run(check) == []
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ from adascale.maths.activations import (
     ecdf,
     energy,
     energy_of,
+    energy_tangent,
     top_count,
 )
 
@@ -216,7 +217,7 @@ class Adaptive(Shaping):
     def _between(self, ends: Sequence[Tensor], logits: Tensor) -> tuple[Tensor, Tensor]:
         """The least and the largest score for scales between these two."""
         direction, offset = self.line(logits.double(), self.head_.offset)
-        values, slopes, cuts = zip(*(_tangent(direction, offset, scale) for scale in ends), strict=True)
+        values, slopes, cuts = zip(*(energy_tangent(direction, offset, scale) for scale in ends), strict=True)
         low, high = -torch.maximum(*values), -torch.minimum(*values)
         turns = (slopes[0] < 0) & (slopes[1] > 0)
         meet = (cuts[0] - cuts[1]) / torch.where(turns, slopes[1] - slopes[0], 1.0)
@@ -344,13 +345,3 @@ class Adaptive(Shaping):
             lambda: perturbed_mass(ranking, outputs.views[self.view], self.k2),
             lambda: ranking.ascending[:, -top_count(ranking.size, self.k2) :].sum(1, dtype=np.float64),
         )
-
-
-def _tangent(direction: Tensor, offset: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """``E(s z + c)``, its derivative ``sum p z`` in ``s`` (p: the softmax), and where the tangent cuts ``s = 0``.
-
-    The cut is ``sum p c + H(p)``: as ``E`` minus slope times ``s`` it would cancel to nothing for large scales.
-    """
-    logits = scale[:, None] * direction + offset
-    p = torch.softmax(logits, 1)
-    return energy(logits), (p * direction).sum(1), (p * offset).sum(1) - torch.xlogy(p, p).sum(1)

@@ -190,6 +190,16 @@ def energy_of(logits: Floats) -> float:
     return float(top + math.log(np.exp(logits - top).sum()))
 
 
+def energy_tangent(direction: Tensor, offset: Tensor, scale: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``E(s z + c)``, its derivative ``sum p z`` in ``s`` (p: the softmax), and where the tangent cuts ``s = 0``.
+
+    The cut is ``sum p c + H(p)``: as ``E`` minus slope times ``s`` it would cancel to nothing for large scales.
+    """
+    logits = scale[:, None] * direction + offset
+    p = torch.softmax(logits, 1)
+    return energy(logits), (p * direction).sum(1), (p * offset).sum(1) - torch.xlogy(p, p).sum(1)
+
+
 def generalised_entropy(logits: Tensor, gamma: float = 0.1, top: int = 100) -> Tensor:
     """``sum over the M most probable classes of p^gamma (1 - p)^gamma`` per row; ``1 - p`` without cancellation."""
     total = energy(logits)[:, None]
