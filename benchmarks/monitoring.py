@@ -170,7 +170,8 @@ def main() -> int:
                 found = delays(source, share, before, given.streams // 4, most)
                 found = found[~np.isnan(found)]
                 middle, caught = np.median(found), np.isfinite(found).mean()
-                print(f"| {source.name} | {share:.0%} | {before} | {middle:.0f} | {caught:.0%} |", flush=True)
+                time = f"{middle:.0f}" if np.isfinite(middle) else f"more than {most:,}"
+                print(f"| {source.name} | {share:.0%} | {before} | {time} | {caught:.0%} |", flush=True)
     return 0 if kept else 1
 
 

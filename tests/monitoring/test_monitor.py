@@ -15,6 +15,7 @@ from adascale.core.errors import InputError
 from adascale.maths.draws import Draws
 from adascale.maths.martingales import EXPONENTS
 from adascale.monitoring import Monitor
+from adascale.monitoring.history import History
 from adascale.storage.tensors import TensorFileError
 from benchmarks import streams
 
@@ -237,3 +238,19 @@ def test_bad_input_is_refused_and_changes_nothing() -> None:
     assert made.images == 0
     with pytest.raises(InputError, match="no scores"):
         Monitor([])
+
+
+def test_a_thinned_history_is_restored_as_it_was() -> None:
+    whole, first = History(2), History(2)
+    for image in range(1, 5000):
+        whole.add(image, [image, -image])
+        if image <= 3333:
+            first.add(image, [image, -image])
+    again = History(2)
+    again.restore({name: array.copy() for name, array in first.state().items()})
+    for image in range(3334, 5000):
+        again.add(image, [image, -image])
+    assert again.images == whole.images
+    assert np.array_equal(again.rows, whole.rows)
+    assert len(whole.images) < 1024
+    assert np.array_equal(whole.rows[:, 0], whole.images)
