@@ -15,7 +15,7 @@ from tests.images.pictures import picture
 from tests.service.serving import png
 
 triton, utils = pytest.importorskip("tritonclient.http"), pytest.importorskip("tritonclient.utils")
-DATA = [png(seed) for seed in range(5)]
+DATA = [png(seed) for seed in range(300, 305)]  # not those of the calibration, whose scores would be ties
 OUTPUTS = ("logits", "prediction", "score", "p_value", "is_ood")
 
 
@@ -71,7 +71,7 @@ def test_encoded_images_and_all_outputs(remote: Any, fitted: OODDetector) -> Non
 
 
 def test_pixels(remote: Any, fitted: OODDetector) -> None:
-    pictures = np.stack([np.asarray(picture(seed=seed)) for seed in range(3)])
+    pictures = np.stack([np.asarray(picture(seed=seed)) for seed in range(300, 303)])
     check(remote.infer("first", [given("pixels", pictures, "UINT8", True)]), fitted, list(pictures))
 
 
