@@ -123,3 +123,13 @@ def test_sirc_is_confidence_where_the_second_score_is_typical() -> None:
     same = Outputs(reference.logits[:1].repeat(3, 1), reference.features[:1].repeat(3, 1))
     with pytest.raises(InputError, match="differ in its second score"):
         detectors.SIRC().fit(same, head)
+
+
+@pytest.mark.parametrize(
+    "name", ["entropy", "sirc", "pnml", "neco", "caref", "cadref", "gmm", "weiper", "laps", "cfood"]
+)
+def test_a_network_with_one_logit_has_finite_scores(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    head, features = Head(torch.ones(1, 6), torch.ones(1)), torch.rand(80, 6, generator=generator)
+    outputs = Outputs(head(features).float(), features, labels=torch.zeros(80, dtype=torch.int64))
+    assert scores(name, outputs, head, outputs).isfinite().all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -63,7 +64,7 @@ class SIRC(Detector):
     def _first(self, outputs: Outputs) -> Tensor:
         """``log(m - s1)``."""
         if self.first == "msp":
-            return log_others(outputs.logits)
+            return log_others(outputs.logits).clamp_min(math.log(_SMALLEST))  # one class has no others
         return entropy(outputs.logits).clamp_min(_SMALLEST).log()
 
     def _second(self, outputs: Outputs, traced: bool = False) -> Tensor:
