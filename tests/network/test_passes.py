@@ -148,6 +148,7 @@ def test_networks_with_a_mind_of_their_own(kind: type[SmallNet]) -> None:
     assert torch.equal(classifier.features(images()), whole)
 
 
+@pytest.mark.filterwarnings("ignore:.*other images beside it:adascale.AdascaleWarning")
 def test_images_that_share_statistics_stay_together() -> None:
     model: Any = seeded(SmallNet)
     model.norm = nn.BatchNorm2d(model.norm.num_features, track_running_stats=False)

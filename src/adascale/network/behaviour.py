@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from adascale.core.errors import InputError
 from adascale.maths.rounding import alike
-from adascale.network.heads import kind, slack_of
+from adascale.network.heads import Call, kind, slack_of
 
 
 def check_values(model: nn.Module) -> None:
@@ -27,25 +27,26 @@ def check_values(model: nn.Module) -> None:
             )
 
 
-def unsteady(run: Callable[[Tensor], Tensor], images: Tensor, logits: Tensor, model: nn.Module) -> str:
+def unsteady(run: Callable[[Tensor], Call], images: Tensor, call: Call, name: str) -> str:
     """A sentence about a network whose answer for an image changes from pass to pass or with its batch; else empty.
 
-    run: the logits of a pass. images, logits: those of the pass that found the head. One image alone must give its row.
+    run: the call of the head in a pass; images, call: those of the pass that found it. name: the network's. One image
+    alone must give its row.
     """
-    slack = 10 * slack_of(logits)
+    logits, slack = call.result, 10 * slack_of(call.result)
     try:
-        if alike(run(images[:1]), logits[:1], slack):
+        if alike(run(images[:1]).result, logits[:1], slack):
             return ""
-        again = run(images)
+        again = run(images).result
     except Exception:  # some networks cannot take a single image; this says nothing about their answers
         return ""
     if not alike(again, logits, slack):
         return (
-            f"{kind(model)} gives other logits when the same images come again: it draws random numbers or keeps a "
+            f"{name} gives other logits when the same images come again: it draws random numbers or keeps a "
             "state, also in evaluation mode. Scores will not repeat; what is promised holds on average over that only."
         )
     return (
-        f"{kind(model)} gives an image other logits with other images beside it, as with statistics of the batch: "
+        f"{name} gives an image other logits with other images beside it, as with statistics of the batch: "
         "scores depend on how images are batched, and nothing is promised for batches unlike those of fit."
     )
 

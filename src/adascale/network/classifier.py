@@ -54,8 +54,7 @@ class Classifier:
 
     Passes run on a private twin that shares the network's weights (see `Twin`), so the network itself can be used in
     other threads meanwhile, and a process may fork meanwhile. A network that cannot be copied (one with hooks, a
-    replaced forward or compiled parts) is run itself: while a pass lasts, other threads must neither call nor train it,
-    nor fork. copy=True avoids that where it can be copied at all.
+    replaced forward or compiled parts) is run itself: while a pass lasts, other threads must not use it, nor fork.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class Classifier:
             with self._passing():
                 call = self._located(usable)
                 self._fold()
-                remarks = [] if self._told else [*heads.remarks(call, self.model), self._unsteady(usable, call)]
+                remarks = [] if self._told else self._remarks(usable, call)
         self._tell(remarks)
         return self
 
@@ -157,20 +156,19 @@ class Classifier:
         for text in filter(None, remarks):
             warnings.warn(text, AdascaleWarning, stacklevel=4)
 
-    def _unsteady(self, usable: Tensor, call: Call) -> str:
-        def logits(images: Tensor) -> Tensor:
-            calls, _ = heads.record(self._network, self.prepare(images))
-            found: Tensor = heads.named_head(call.name, calls, self.model).result
-            return found
+    def _call(self, name: str, inputs: Tensor) -> Call:
+        """The last call of this layer in one pass."""
+        return heads.named_head(name, heads.record(self._network, inputs)[0], self.model)
 
-        return unsteady(logits, usable, call.result, self.model)
+    def _remarks(self, usable: Tensor, call: Call) -> list[str]:
+        again = unsteady(lambda images: self._call(call.name, self.prepare(images)), usable, call, kind(self.model))
+        return [*heads.remarks(call, self.model), again]
 
     def _same_with_channels_last(self, images: Tensor, call: Call) -> bool:
         """Whether the network gives the same with this layout. Some view their activations in ways that it forbids."""
         twice = images if len(images) > 1 else torch.cat([images, images])
         try:
-            calls, _ = heads.record(self._network, self.prepare(twice).to(memory_format=torch.channels_last))
-            found = heads.named_head(call.name, calls, self.model)
+            found = self._call(call.name, self.prepare(twice).to(memory_format=torch.channels_last))
         except Exception as error:
             if self.channels_last:
                 raise InputError(f"{kind(self.model)} does not take channels_last=True: {error}") from error

@@ -34,22 +34,8 @@ class HeadPasses:
         """The features, without computing the head: it keeps its input and returns zeros, which nothing reads."""
         if self._calls != 1:  # only the end of the pass shows which of several calls is the last
             return self.whole(network, head, images)[0]
-        module, seen = network.get_submodule(head), list[Any]()
-
-        def keep(*args: Any, **kwargs: Any) -> Tensor:
-            given = heads.first_tensor(args, kwargs)
-            seen.append(given)
-            zeros: Tensor = given.new_zeros(len(given), *self._logits_shape)
-            return zeros
-
-        own_forward = vars(module).get("forward")
-        module.forward = keep
-        try:
+        with heads.stopped(network.get_submodule(head), self._logits_shape) as seen:
             network(images)
-        finally:
-            del module.forward
-            if own_forward is not None:
-                module.forward = own_forward
         return _rows(seen[0], len(images), head) if len(seen) == 1 else self.whole(network, head, images)[0]
 
     def with_gradients(

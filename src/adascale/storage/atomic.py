@@ -11,12 +11,16 @@ from pathlib import Path
 from adascale.core.errors import InputError
 
 
+class UnwritableError(InputError, OSError):
+    """The system does not let us write a file, for example because the disk is full."""
+
+
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; what was written there becomes ``path`` in one step.
 
     A reader sees the old file or the new one, never a part of it. If the block raises, the temporary file is removed;
-    what the system refuses, such as writing to a full disk, is an `InputError`.
+    what the system refuses, such as writing to a full disk, is an `UnwritableError`.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,9 +39,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise
 
 
-def unwritable(path: Path, error: OSError) -> InputError:
-    """The error for a file that the system does not let us write."""
-    return InputError(f"{path} cannot be written: {error.strerror or error}.")
+def unwritable(path: Path, error: OSError) -> UnwritableError:
+    return UnwritableError(f"{path} cannot be written: {error.strerror or error}.")
 
 
 def write_text(path: Path, text: str) -> Path:
