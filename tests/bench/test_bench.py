@@ -27,7 +27,7 @@ from tests.shell import inside, run
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
 
-PROBE = 6  # two images find the head, try the channels last, and show whether norms can be folded
+PROBE = 7  # two images find the head, try the channels last, show whether norms can be folded; one comes alone
 
 
 def test_one_pass_an_image_and_one_a_view_for_any_number_of_methods(

@@ -30,13 +30,14 @@ def test_several_methods_share_one_extraction(
     base = ["fit", place / "id", "--model", f"{place / 'nets.py'}:Net"]
     monkeypatch.setenv("CALLS", str(place / "calls"))
     assert inside(monkeypatch, *base, "-o", place / "dets", *chosen) == 0
-    # two images locate the head and show what can be folded, the 30 images take two passes, the files share one probe
-    assert (place / "calls").read_text().split() == ["2", "2", "2", "30", "30", "2"]
+    # two images locate the head and show what can be folded, one alone must give the same, the 30 images take two
+    # passes, the files share one probe
+    assert (place / "calls").read_text().split() == ["2", "2", "2", "1", "30", "30", "2"]
     files = sorted(path.name for path in (place / "dets").iterdir())
     assert files == ["adascale_a.safetensors", "ebo.safetensors", "scale.safetensors"]
     (place / "calls").unlink()
     assert inside(monkeypatch, "score", place / "id", "-d", place / "dets", "-o", place / "s.csv") == 0
-    assert (place / "calls").read_text().split() == ["2"] * 4 + ["30", "30"]  # the network is checked once
+    assert (place / "calls").read_text().split() == ["2"] * 3 + ["1", "2", "30", "30"]  # it is checked once
     table = rows(place / "s.csv")
     assert list(table[0]) == [
         "image",

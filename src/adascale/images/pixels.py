@@ -24,6 +24,9 @@ READ_ERRORS = (OSError, SyntaxError, ValueError, MemoryError, *_BOMBS)
 _DRAFTED = "adascale: size and box before draft"
 _DEEP = "adascale: 16 bits a channel"
 _BAND = 2**20  # pixels
+if "PILLOW_BLOCK_SIZE" not in os.environ:
+    # Blocks above 32 MiB go back to the system when they are freed; smaller ones stay with the thread that decoded.
+    Image.core.set_block_size(2**26)  # type: ignore[attr-defined]
 _MAGIC = (b"\x89PNG", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\0", b"MM\0*")
 _HINT = (
     "All values of {name} are below {limit} of 65535, so it is seen as almost black. If it holds {bits}-bit data in a "
