@@ -37,12 +37,15 @@ def is_loopback(host: str) -> bool:
 
 def bound(host: str, port: int) -> socket.socket:
     """A socket at this address. port 0: any that is free; the log says which."""
+    made = None
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         made = socket.socket(family, socket.SOCK_STREAM)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
     except (OSError, OverflowError) as error:
+        if made is not None:
+            made.close()
         raise InputError(f"host={host} port={port} cannot be served: {error}.") from error
     return made
 
