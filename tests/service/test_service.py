@@ -116,7 +116,7 @@ def test_detectors_by_name(client: httpx.Client, fitted: OODDetector) -> None:
 
 
 def test_the_last_verdicts_and_what_people_say_about_them(client: httpx.Client, state: Path) -> None:
-    rows = client.post("/v1/score", files=form(DATA[:3])).json()
+    rows = [score(client, data).json()[0] for data in DATA[:3]]  # images of one request may be judged in any order
     recent = client.get("/v1/recent?limit=2").json()
     assert [one["id"] for one in recent] == [rows[2]["id"], rows[1]["id"]]
     assert recent[0]["score"] == rows[2]["score"]
@@ -200,6 +200,12 @@ def test_a_token_is_needed_where_one_is_set(fitted: OODDetector) -> None:
 def test_pages_of_other_sites_may_not_send_images(client: httpx.Client) -> None:
     answer = client.post("/v1/score", content=DATA[0], headers={"Sec-Fetch-Site": "cross-site"})
     assert answer.status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/v1/detectors", "/nowhere"])
+def test_no_answer_may_be_framed_or_taken_for_something_else(client: httpx.Client, path: str) -> None:
+    headers = client.get(path).headers
+    assert (headers["x-frame-options"], headers["x-content-type-options"]) == ("DENY", "nosniff")
 
 
 def test_a_request_has_an_id(client: httpx.Client) -> None:

@@ -25,6 +25,8 @@ from adascale.service.refusals import Refused, busy
 OPEN = ("/v2/health/live", "/v2/health/ready")
 _PROTECTED = ("/v1/", "/v2", "/metrics", "/openapi.json")
 _ID = re.compile(r"[\w.-]{1,64}")
+# No page of another site may frame ours, and browsers take every answer for what it says it is.
+_SAFE = ((b"x-frame-options", b"DENY"), (b"x-content-type-options", b"nosniff"), (b"referrer-policy", b"no-referrer"))
 
 
 @dataclass(eq=False)
@@ -123,7 +125,7 @@ class _Passage:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = [*message.get("headers", []), (b"x-request-id", self.id.encode())]
+            headers = [*message.get("headers", []), (b"x-request-id", self.id.encode()), *_SAFE]
             if self._state.draining and (b"connection", b"close") not in headers:
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
