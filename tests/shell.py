@@ -36,7 +36,8 @@ class Net(nn.Module):
 def trusting(args: Sequence[Any]) -> list[str]:
     """The arguments with ``--trust`` where a detector file names the network: that of a test is the test's own."""
     texts = list(map(str, args))
-    return [*texts, "--trust"] if texts[:1] in (["score"], ["export"]) and "--model" not in texts else texts
+    named = bool(texts) and texts[0] in ("score", "export", "recalibrate") and "--model" not in texts
+    return [*texts, "--trust"] if named else texts
 
 
 def run(place: Path, *args: Any, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -96,7 +96,10 @@ def test_settings_presets_and_preprocessing(
     printed = json.loads(capsys.readouterr().out)
     assert inside(monkeypatch, "inspect", detector, "--json") == 0
     record = json.loads(capsys.readouterr().out)
-    assert {**record, "file": str(detector), "skipped": {}} == printed
+    names = record["audit"][0]["names"]  # inspect shows them, fit their number
+    assert {Path(name).parent for name in names} == {place / "id"}
+    shown = {**record, "audit": [{**record["audit"][0], "names": len(names)}]}
+    assert {**shown, "file": str(detector), "skipped": {}} == printed
     parameters = record["parameters"]
     assert (parameters["p_min"], parameters["p_max"], parameters["pixels"]) == (80, 90, "random")
     assert record["input"]["shape"] == [3, 18, 18]

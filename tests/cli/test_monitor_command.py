@@ -35,7 +35,12 @@ def detector(tmp_path: Path) -> Path:
         "calibration.scores": torch.tensor(random.normal(size=300)),
         "calibration.classes": torch.tensor(random.integers(0, 4, 300)),
     }
-    record = {"calibration": {"alpha": 0.05, "images": 300}, "head": {"classes": 4}}
+    record = {
+        **{"method": "mls", "parameters": {}, "input": {}, "about": {}},
+        "calibration": {"alpha": 0.05, "images": 300, "split_seed": 0, "reference_images": 0},
+        "head": {"name": "fc", "fingerprint": "", "classes": 4},
+        "network": {"class": "Net", "fingerprint": ""},
+    }
     save_tensors(tmp_path / "d.safetensors", tensors, record, KIND)
     return tmp_path / "d.safetensors"
 

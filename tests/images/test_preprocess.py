@@ -34,5 +34,6 @@ def test_orientation_is_that_of_the_pixels(orientation: int, tmp_path: Path) -> 
     exif[0x0112] = orientation
     picture(24, 18).save(tmp_path / "plain.png")
     picture(24, 18).save(tmp_path / "turned.png", exif=exif)
-    assert Image.open(tmp_path / "turned.png").getexif()[0x0112] == orientation
+    with Image.open(tmp_path / "turned.png") as turned:
+        assert turned.getexif()[0x0112] == orientation
     assert torch.equal(RGB(tmp_path / "turned.png"), RGB(tmp_path / "plain.png"))

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -261,8 +262,9 @@ def test_a_missing_package(package: str, name: str, extra: str, monkeypatch: pyt
 
 @needs_onnxruntime
 def test_what_only_torch_can_do() -> None:
-    with pytest.raises(InputError, match=r"engine='onnxruntime' runs on the processor, the network on meta"):
-        Classifier(SmallNet().to("meta"), engine="onnxruntime")
+    elsewhere = patch.object(Classifier, "device", torch.device("meta"))
+    with elsewhere, pytest.raises(InputError, match=r"engine='onnxruntime' runs on the processor, the network on meta"):
+        Classifier(SmallNet(), engine="onnxruntime")
     with pytest.raises(InputError, match=r"engine='onnxruntime' and compiled=True"):
         Classifier(SmallNet(), compiled=True, engine="onnxruntime")
     with pytest.raises(InputError, match="the Classifier that was given has engine='torch'"):

@@ -32,7 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def served(folder: Path) -> Process:
-    return Process(f"mine={folder / 'd.safetensors'}", "--state", folder / "state", "--drain-s", "3", SLOW="0.02")
+    given = f"mine={folder / 'd.safetensors'}", "--trust", "--state", folder / "state", "--drain-s", "3"
+    return Process(*given, SLOW="0.02")
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ def audit_of(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[
     """The log of a file. That of an older version has one entry, without names: the images of ``fit``."""
     saved = record.get("audit")
     if saved is None:
-        fitted, images = record.get("fitted", {}), record["calibration"]["images"]
+        fitted, images = record.get("fitted") or {}, len(tensors["calibration.scores"])
         return (AuditEntry("fit", fitted.get("date", "unknown date"), images, fitted.get("source", "unknown images")),)
     return tuple(AuditEntry(**{**one, "names": _names(tensors.get(f"audit.{i}.names"))}) for i, one in enumerate(saved))
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from types import NoneType
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
+from adascale.decision.audit import Change, audit_of
 from adascale.detectors import Detector
 from adascale.images.preprocess import as_preprocess
 from adascale.maths.conformal import Calibration
@@ -22,8 +23,9 @@ _NUMBER: Kinds = (int, float)
 _TOP: Mapping[str, Kinds] = {
     **{"method": (str,), "parameters": (dict,), "setting": (str, NoneType), "fitted": (dict, NoneType)},
     **dict.fromkeys(("calibration", "head", "network", "input", "about"), (dict,)),
-    **{"class_names": (list, NoneType), "origin": (dict, NoneType)},
+    **{"class_names": (list, NoneType), "origin": (dict, NoneType), "audit": (list, NoneType)},
 }
+_AUDIT: Mapping[str, Kinds] = {"change": (str,), "date": (str,), "images": (int,), "source": (str,)}
 _SECTIONS: Mapping[str, Mapping[str, Kinds]] = {
     "calibration": {
         **{"alpha": _NUMBER, "confidence": (*_NUMBER, NoneType)},
@@ -58,9 +60,28 @@ def check_content(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> N
     if scores.isnan().any():
         raise InputError("its calibration.scores hold NaN")
     Calibration(scores, record["calibration"]["alpha"], record["calibration"].get("confidence"))
+    _check_audit(record, tensors)
     probe = [tensors[name] for name in ("probe.images", "probe.features") if name in tensors]
     if len(probe) == 1 or not all(part.is_floating_point() and part.ndim and len(part) for part in probe):
         raise InputError("its probe is incomplete")
+
+
+def _check_audit(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    for i, entry in enumerate(record.get("audit") or ()):
+        if not isinstance(entry, dict):
+            raise InputError(f"its audit.{i} is a {type(entry).__name__}")
+        _check_fields(entry, _AUDIT, f"audit.{i}.")
+        if entry["change"] not in get_args(Change):
+            raise InputError(f"its audit.{i}.change is {entry['change']!r}")
+    try:
+        known = all(isinstance(name, str) for entry in audit_of(record, tensors) for name in entry.names)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"its audit cannot be read ({error})") from error
+    if not known:
+        raise InputError("the names of its audit are not all texts")
+    classes = tensors.get("calibration.classes")
+    if classes is not None and (classes.ndim != 1 or classes.is_floating_point() or bool((classes < 0).any())):
+        raise InputError("its calibration.classes are no list of classes")
 
 
 def _check_fields(record: Mapping[str, Any], fields: Mapping[str, Kinds], where: str) -> None:

@@ -106,7 +106,7 @@ def _restored(
     except (InputError, KeyError, TypeError, IndexError, RuntimeError, AttributeError) as error:
         raise unusable(file.path, " ".join(str(error).split()).rstrip(".")) from error
     detector.calibration = Calibration(file.tensors["calibration.scores"], rate, sure)
-    detector.fitted, detector.audit = record.get("fitted", {}), audit_of(record, file.tensors)
+    detector.fitted, detector.audit = record.get("fitted") or {}, audit_of(record, file.tensors)
     detector.calibration_classes = file.tensors.get("calibration.classes")
     detector._note_weights()
     return detector
