@@ -47,7 +47,7 @@ class Served:
     def running(self, *options: str) -> Iterator[tuple[str, psutil.Process]]:
         """The address of the service and its process."""
         command = [sys.executable, "-m", "adascale", "serve", str(self._folder / "d.safetensors"), "--port", "0"]
-        command += ["--state", str(self._folder / "state"), *options]
+        command += ["--trust", "--state", str(self._folder / "state"), *options]
         with open(self._folder / "log", "w+") as log:
             process = subprocess.Popen(command, stderr=log)
             try:
