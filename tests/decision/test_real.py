@@ -134,9 +134,9 @@ def test_early_decisions_of_the_default(name: str, count: int, each: int) -> Non
 @pytest.mark.slow
 def test_cifar10_near_ood() -> None:
     name = "cifar10_densenet101"
-    fit, known = (outputs(name, cifar("cifar10_test", rows)[0], [View()]) for rows in (slice(300), slice(1000, 1800)))
+    fit, known = (outputs(name, cifar("cifar10_test", rows)[0], [View()]) for rows in (slice(200), slice(1000, 1400)))
     for unknown in ("cifar100_test", "imagenet_tinyclasses32"):
-        ood = outputs(name, cifar(unknown, slice(400))[0], [View()])
+        ood = outputs(name, cifar(unknown, slice(250))[0], [View()])
         scale = auroc(detectors.SCALE(85), name, fit, known, ood)
         assert auroc(detectors.AdaSCALE_A(p_min=80, p_max=85), name, fit, known, ood) >= scale - 0.3
 
@@ -146,7 +146,7 @@ def test_imagenet_near_ood() -> None:
     name, views = "imagenet_resnet50", [View(), View("random")]
     fit, known, ood = (
         outputs(name, imagenet(folder, count), views)
-        for folder, count in (("calib", 150), ("val", 300), ("ninco_caltech", 197))
+        for folder, count in (("calib", 80), ("val", 120), ("ninco_caltech", 100))
     )
     scale = auroc(detectors.SCALE(85), name, fit, known, ood)
     trivial = auroc(detectors.AdaSCALE_A(p_min=80, p_max=85), name, fit, known, ood)

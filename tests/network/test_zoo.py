@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from adascale import Classifier, HeadNotFoundError
+from adascale import AdascaleWarning, Classifier, HeadNotFoundError
 from adascale.core.extras import optional
 
 # The smallest classifier of each timm family (module) of up to 140 M parameters; the families deepseek_vit, gemma4_vit
@@ -42,6 +43,9 @@ SAMPLE = """
     torchvision:swin_t torchvision:squeezenet1_1 timm:beit_base_patch16_224 timm:efficientnet_lite0 timm:levit_128s
     timm:resnet10t timm:tf_mixnet_s timm:xcit_nano_12_p16_224
 """.split()
+
+
+MIXING = ("timm:gcvit_xxtiny",)  # its windows take the global queries of other images of the batch
 
 
 def torchvision_names() -> list[str]:
@@ -89,7 +93,9 @@ def check(spec: str) -> None:
         with pytest.raises(HeadNotFoundError, match=r"Candidates, last first: '.*head='\.\.\.'"):
             Classifier(model).locate(x)
         return
-    classifier = Classifier(model).locate(x)
+    classifier = Classifier(model)
+    with pytest.warns(AdascaleWarning, match="other images beside it") if spec in MIXING else nullcontext():
+        classifier.locate(x)
     features, logits = classifier.forward(x)
     scale = float(logits.abs().max())
     assert float((classifier.head(features) - logits).abs().max()) <= 1e-5 * scale
