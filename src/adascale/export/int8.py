@@ -161,7 +161,7 @@ def _quantised(model: Any, images: Tensor) -> Any:
 
 
 def _read_images(model: Any) -> None:
-    """Let all but products read the images as they are: onnxruntime gives every node the quantised ones, free of NaN."""
+    """Let all but products read the images as they are: onnxruntime quantises them for every node."""
     nodes = model.graph.node
     rounded = {node.output[0] for node in nodes if node.op_type == "QuantizeLinear" and node.input[0] == "images"}
     again = {node.output[0] for node in nodes if node.op_type == "DequantizeLinear" and node.input[0] in rounded}
