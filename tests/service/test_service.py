@@ -141,7 +141,7 @@ def test_the_last_verdicts_and_what_people_say_about_them(client: httpx.Client, 
 
 def test_only_so_many_verdicts_are_remembered(fitted: OODDetector) -> None:
     with running({"d": fitted}, remember=3) as small:
-        rows = small.post("/v1/score", files=form(DATA)).json()
+        rows = [score(small, data).json()[0] for data in DATA]
         assert len(small.get("/v1/recent?limit=1000").json()) == 3
         assert small.post("/v1/feedback", json={"id": rows[0]["id"], "label": "known"}).status_code == 404
         assert small.post("/v1/feedback", json={"id": rows[-1]["id"], "label": "known"}).status_code == 200
