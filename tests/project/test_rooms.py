@@ -16,7 +16,7 @@ _NETWORK = "core maths storage images"
 _EXPORT = f"{_NETWORK} network detectors extraction"
 _DECISION = f"{_EXPORT} export"
 _BENCH = f"{_DECISION} decision report"
-_CLI = f"{_BENCH} bench training paper testing monitoring service"
+_CLI = f"{_BENCH} bench training paper testing monitoring service cluster"
 BELOW = {
     "core": "",
     "maths": "core",
@@ -32,6 +32,7 @@ BELOW = {
     "service": f"{_DECISION} decision monitoring",
     "bench": _BENCH,
     "training": f"{_NETWORK} network",
+    "cluster": f"{_BENCH} bench",
     "interop": f"{_BENCH} bench",
     "paper": f"{_BENCH} bench training",
     "cli": _CLI,

@@ -11,7 +11,12 @@ from types import ModuleType
 from adascale.core.errors import MissingExtraError
 
 EXTRAS = {
+    "ray": "cluster",
+    "datasets": "datasets",
     "scikit-learn": "demo",
+    "mkdocs-material": "docs",
+    "mkdocstrings-python": "docs",
+    "faiss-cpu": "faiss",
     "transformers": "huggingface",
     "onnx": "export",
     "onnxscript": "export",
@@ -20,6 +25,7 @@ EXTRAS = {
     "pyarrow": "parquet",
     "pytorch-ood": "pytorch-ood",
     "matplotlib": "report",
+    "s3fs": "s3",
     "fastapi": "serve",
     "uvicorn": "serve",
     "python-multipart": "serve",
