@@ -13,6 +13,7 @@ from adascale.cli.networks import named
 from adascale.cli.service_command import ServeCommand
 from adascale.core.extras import EXTRAS, check_installed
 from adascale.core.folders import cache_folder
+from adascale.core.threads import in_passing_thread
 from adascale.core.version import __version__
 from adascale.decision.detector_file import DetectorFile
 from adascale.decision.ood_detector import OODDetector
@@ -35,10 +36,15 @@ def serve(given: ServeCommand) -> None:
     from adascale.service.running import bound, run
 
     listening = bound(given.host, given.port)  # before the detectors are loaded, which takes longer
-    detectors = {"digits": demo_detector()} if given.demo else _loaded(given)
     token = None if given.token_file is None else given.token_file.read_text("utf8").strip()
+
+    def made() -> Service:
+        detectors = {"digits": demo_detector()} if given.demo else _loaded(given)
+        return Service(detectors, given.limits(), token=token, state=given.state, copy=False)
+
+    service = in_passing_thread(made)
     start_logs()
-    run(Service(detectors, given.limits(), token=token, state=given.state, copy=False), listening)
+    run(service, listening)
 
 
 def _loaded(given: ServeCommand) -> dict[str, OODDetector | Exported]:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -102,10 +103,17 @@ class Lane:
 
     def __post_init__(self) -> None:
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._work, name=f"lane {self.name}", daemon=True)
+        self._thread = threading.Thread()
 
-    def start(self) -> None:
+    def start(self, first: Callable[[], object] = lambda: None) -> None:
+        """Begin, once ``first`` has been done; what it raises is raised here.
+
+        It is done by the lane's own thread: see `in_passing_thread` for what passes in another thread would cost.
+        """
+        begun: Future[object] = Future()
+        self._thread = threading.Thread(target=self._work, args=(first, begun), name=f"lane {self.name}", daemon=True)
         self._thread.start()
+        begun.result()
 
     def stop(self) -> None:
         """End the thread once everything that was admitted is answered."""
@@ -146,7 +154,12 @@ class Lane:
             self._waiting.append(item)
             self._changed.notify_all()
 
-    def _work(self) -> None:
+    def _work(self, first: Callable[[], object], begun: Future[object]) -> None:
+        try:
+            begun.set_result(first())
+        except BaseException as error:
+            begun.set_exception(error)
+            return
         while batch := self._take():
             began = time.perf_counter()
             results = self._judged(batch)
