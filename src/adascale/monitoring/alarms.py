@@ -11,7 +11,7 @@ Kind = Literal["ever", "continuing"]
 MEANINGS = {
     "unusual": "images score higher than in-distribution images do",
     "typical": "images score lower than in-distribution images do: the traffic has become too typical",
-    "repeated": "consecutive images score alike: a stuck camera, repeated images, or video",
+    "repeated": "consecutive images score alike: a stuck camera, repeated images, video, or many unusual ones",
     "classes": "the mix of predicted classes has changed",
 }
 SCORES = ("unusual", "typical", "repeated")
