@@ -129,9 +129,9 @@ def overload(name: str, minutes: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         served = Served(subject(name, 64, 64), Path(folder), 64)
         with served.running("--queue", "64") as (url, process):
-            warm = served.sent(url, 32, 256)
-            rate = 256 / warm["seconds"]
-            served.sent(url, 128, 0, rate=2 * rate, seconds=15)  # every buffer has been used once
+            rate = 256 / served.sent(url, 32, 256)["seconds"]
+            warm = max(15.0, 512 / rate)
+            served.sent(url, 128, 0, rate=2 * rate, seconds=warm)  # every buffer has been used once
             before = process.memory_info().rss
             found = served.sent(url, 128, 0, rate=2 * rate, seconds=60 * minutes)
             after = process.memory_info().rss

@@ -25,6 +25,7 @@ from adascale.service.logs import LOG
 from adascale.service.refusals import busy
 
 Kind = Literal["score", "decide", "explain"]
+_PATIENCE = 0.5  # the share of the deadline for which an image may be expected to wait: the rate is an estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,9 +133,10 @@ class Lane:
         return self._thread.is_alive()
 
     def check(self, count: int = 1) -> None:
-        """Refuse so many images if they would be too many."""
-        if self._inside + count > self.limits.queue:
-            seconds = self._inside / self._rate if self._rate else 1.0
+        """Refuse so many images if they would be too many, or would still wait at their deadline."""
+        seconds = self._inside / self._rate if self._rate else 1.0
+        late = self._rate > 0 and seconds > _PATIENCE * self.limits.deadline_s
+        if late or self._inside + count > self.limits.queue:
             raise busy(f"{self._inside} images are waiting for {self.name}", min(seconds, self.limits.deadline_s))
 
     def admit(self, count: int) -> None:
