@@ -27,6 +27,7 @@ from adascale.network.class_names import class_names
 from adascale.network.ready import usable_device
 from adascale.network.specs import absolute
 from adascale.storage.locks import claimed
+from adascale.storage.remote import Place
 from adascale.storage.rows import Journal, Row
 
 
@@ -162,7 +163,7 @@ class _Tally:
             for column in self.ood:
                 self.ood[column] += bool(row[column])
 
-    def report(self, output: Path, as_json: bool) -> None:
+    def report(self, output: Place, as_json: bool) -> None:
         scored = self.rows - self.failed
         if as_json:
             counts = {"images": self.rows, "scored": scored, "failed": self.failed, "ood": self.ood}
