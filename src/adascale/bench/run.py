@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from adascale.bench.columns import Kind
@@ -27,6 +26,7 @@ from adascale.images.outliers import OUTLIERS, Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
+from adascale.storage.remote import Place
 
 # What `OODDetector` and ``adascale fit`` take where no method is named.
 DEFAULT: str = inspect.signature(OODDetector).parameters["method"].default
@@ -81,7 +81,7 @@ class Job:
     network: Network
     images: SuiteImages
     entries: Sequence[Entry]
-    cache: Path
+    cache: Place
     seed: int = 0
     passes: Passes = Passes()
     shared: InitVar[Extractor | None] = None
@@ -246,7 +246,7 @@ class Job:
         """Whether training and validation images have an image in common: a file, or the whole array."""
         train, val = self.images.train, self.images.val
         if train is None or train.array is None:
-            return train is not None and bool(set(train.paths) & set(val.paths))
+            return train is not None and bool(set(train.files()) & set(val.files()))
         return train.fingerprint() == val.fingerprint()
 
 

@@ -14,6 +14,7 @@ from adascale.cli.checks import SORTS
 from adascale.cli.groups import (
     Command,
     PassOptions,
+    Place,
     PreprocessOptions,
     ReadOptions,
     Texts,
@@ -21,6 +22,7 @@ from adascale.cli.groups import (
     Weights,
     argument,
     option,
+    place,
 )
 from adascale.core.errors import InputError
 from adascale.export.formats import format_of
@@ -30,7 +32,7 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, ReadOpti
     """Learn from in-distribution images and write a detector file."""
 
     images: groups.Images
-    output: Path = option(..., "Detector file; a folder for several methods.", "--out", "-o", check=checks.writable)
+    output: Place = place(..., "Detector file; a folder for several methods.", "--out", "-o", check=checks.writable)
     weights: Weights = None
     classes: groups.Classes = None
     method: Texts = groups.methods("combined")
@@ -56,10 +58,10 @@ class ScoreCommand(TrustOptions, PassOptions, ReadOptions, Command, module="fit"
     """Score, p-value and decision for each image."""
 
     images: groups.Images
-    detector: list[Path] = option(
+    detector: list[Place] = place(
         ..., "Detector file, or a folder of them.", "--detector", "-d", check=checks.detector_files
     )
-    output: Path | None = option(
+    output: Place | None = place(
         None, "scores.csv, .json, .jsonl or .parquet [default: CSV on stdout].", "--out", "-o", check=checks.rows_file
     )
     lines: bool = option(False, "Print the rows as JSON lines on stdout.", "--jsonl")
@@ -105,7 +107,9 @@ class ScoreCommand(TrustOptions, PassOptions, ReadOptions, Command, module="fit"
 class ExportCommand(TrustOptions, ReadOptions, Command, module="export"):
     """Write network, method, calibration and threshold to one file that runs without PyTorch."""
 
-    detector: Path = argument(..., "A detector file.", check=checks.detector_files)
+    detector: Place = argument(
+        ..., "A detector file.", check=checks.detector_files, parser=checks.place, metavar="DETECTOR"
+    )
     output: Path = option(
         ..., "model.onnx, model.xml (OpenVINO) or model.pt2 (AOTInductor).", "--out", "-o", check=checks.export_file
     )
@@ -145,7 +149,7 @@ class MonitorCommand(Command, module="monitor"):
         "Output of adascale score: .csv, .jsonl, .json or .parquet; - is CSV or JSON lines on stdin.",
         check=checks.scores,
     )
-    detector: Path | None = option(
+    detector: Place | None = place(
         None,
         "The detector that made the scores [default: that of --state].",
         "--detector",
@@ -169,14 +173,16 @@ class MonitorCommand(Command, module="monitor"):
 class RecalibrateCommand(TrustOptions, PassOptions, ReadOptions, Command, module="recalibrate"):
     """Add confirmed in-distribution images to those that set the threshold of a detector; nothing is fitted."""
 
-    detector: Path = argument(..., "A detector file.", check=checks.detector_files)
+    detector: Place = argument(
+        ..., "A detector file.", check=checks.detector_files, parser=checks.place, metavar="DETECTOR"
+    )
     images: list[str] = option(
         ...,
         "A random sample of the traffic that a person confirmed as in-distribution: images as for score.",
         "--with",
         check=checks.images,
     )
-    output: Path | None = option(
+    output: Place | None = place(
         None, "The new detector file [default: in place of the old one].", "--out", "-o", check=checks.writable
     )
     replace: bool = option(False, "Set the threshold by these images alone.", "--replace")
@@ -332,7 +338,9 @@ class CacheCommand(Command, module="cache"):
 class InspectCommand(Command, module="describe"):
     """Show what a detector file or an exported file holds."""
 
-    file: Path = argument(..., "A detector file, or an exported one.", check=checks.detector_files)
+    file: Place = argument(
+        ..., "A detector file, or an exported one.", check=checks.detector_files, parser=checks.place, metavar="FILE"
+    )
 
 
 class DemoCommand(Command, module="demo"):

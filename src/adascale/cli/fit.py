@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 from adascale import detectors
@@ -27,7 +26,7 @@ from adascale.network.class_names import class_names
 from adascale.network.ready import usable_device
 from adascale.network.specs import absolute
 from adascale.storage.locks import claimed
-from adascale.storage.remote import Place
+from adascale.storage.remote import Place, unfinished
 from adascale.storage.rows import Journal, Row
 
 
@@ -54,7 +53,7 @@ def fit(given: FitCommand) -> None:
     common: dict[str, Any] = {"alpha": given.alpha, "confidence": given.confidence, "split_seed": given.split_seed}
     common["preprocess"] = preprocess
     made = [OODDetector(classifier, text, **common, **settings[name]) for name, text in methods.items()]
-    several, parts = len(made) > 1, output.with_name(output.name + ".parts")
+    several, parts = len(made) > 1, unfinished(output, ".parts")
     with claimed(output, folder=several):
         with resumable():
             failures, refused = folders.fit_images(
@@ -72,7 +71,7 @@ def fit(given: FitCommand) -> None:
 
 
 def _saved(
-    made: list[OODDetector], refused: Mapping[str, InputError], output: Path, given: FitCommand
+    made: list[OODDetector], refused: Mapping[str, InputError], output: Place, given: FitCommand
 ) -> Iterator[dict[str, Any]]:
     """Save the detectors that could be fitted and say so; yields their records."""
     weights = None if given.weights is None else str(given.weights.resolve())

@@ -19,21 +19,26 @@ from adascale.cli import checks
 from adascale.cli.console import app
 from adascale.images.limits import MAX_PIXELS
 from adascale.network import FORMS
+from adascale.storage.remote import Url
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 
     from adascale.extraction.batches import Passes
+    from adascale.storage.remote import Place as Place
 else:  # Python 3.10 does not have it
 
     def dataclass_transform(**_: Any) -> Any:
         return lambda cls: cls
 
+    Place = Url  # typer takes one type, and would make a Path of what our parser says is a URL
+
 
 Images = Annotated[
     list[str],
     Argument(
-        help="Folders (recursive), images, globs, image lists (.txt), .npz; - is an image or a list on stdin.",
+        help="Folders (recursive), images, globs, image lists (.txt), .npz, .tar, .parquet, or URLs of them (s3://); "
+        "hf-dataset:NAME#SPLIT; - is an image or a list on stdin.",
         callback=checks.images,
     ),
 ]
@@ -62,7 +67,12 @@ Classes = Annotated[
         callback=checks.class_file,
     ),
 ]
-Root = Annotated[Path | None, Option(help="Folder where the paths of an image list start [default: its own].")]
+Root = Annotated[
+    Place | None,
+    Option(
+        help="Folder where the paths of an image list start [default: its own].", parser=checks.place, metavar="DIR"
+    ),
+]
 Confidence = Annotated[
     float | None,
     Option(help="0.95: at most alpha with 95 % confidence, not only on average.", callback=checks.confidence),
@@ -81,6 +91,11 @@ Engine = Annotated[
 def option(default: Any, text: str, *names: str, check: Callable[[Any], Any] | None = None, **more: Any) -> Any:
     """An option of one command. default: ``...`` where it must be given. text: its help. check: see `checks`."""
     return _declared(default, Option(*names, help=text, callback=check, **more))
+
+
+def place(default: Any, text: str, *names: str, check: Callable[[Any], Any] | None = None) -> Any:
+    """An option that is a local path or a URL."""
+    return option(default, text, *names, check=check, parser=checks.place, metavar="PATH")
 
 
 def argument(default: Any, text: str, check: Callable[[Any], Any] | None = None, **more: Any) -> Any:
@@ -174,7 +189,7 @@ class ImageOptions(ReadOptions):
         None, "At most so many validation and training images [default: all; --limit leaves them alone].", min=1
     )
     seed: int = option(0, "Seed of every random draw.", min=0)
-    cache: Path | None = option(
+    cache: Place | None = place(
         None, "Folder of the activations [default: ADASCALE_CACHE, ~/.cache].", check=checks.no_file
     )
     cache_limit: str | None = option(

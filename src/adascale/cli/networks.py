@@ -23,6 +23,7 @@ from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
 from adascale.network.ready import ready_network
 from adascale.network.trained import NAME, is_network_list, registered
+from adascale.storage.remote import Place
 from adascale.training.checkpoint import settings_of
 
 
@@ -96,7 +97,7 @@ def _distinct(names: list[str]) -> list[str]:
     return names if len(set(names)) == len(names) else [f"{name} {i + 1}" for i, name in enumerate(names)]
 
 
-def check_output(output: Path, names: set[str]) -> None:
+def check_output(output: Place, names: set[str]) -> None:
     """One method writes a file; several write a folder that must hold no other detectors."""
     if len(names) == 1:
         if output.is_dir():

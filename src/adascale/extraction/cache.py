@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 from torch import Tensor
@@ -22,6 +21,7 @@ from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
 from adascale.storage.entries import use
+from adascale.storage.remote import Place, as_place
 from adascale.storage.tensors import TensorFile, TensorFileError, load_tensors, save_tensors
 
 KIND = "adascale-shard"
@@ -62,8 +62,8 @@ class ShardCache:
     once, when it is first looked up; what this object has written itself is not verified again.
     """
 
-    def __init__(self, folder: str | Path, key: str) -> None:
-        self.folder, self.key = Path(folder) / key[:32], key
+    def __init__(self, folder: str | Place, key: str) -> None:
+        self.folder, self.key = as_place(folder) / key[:32], key
         self._known: dict[int, ShardInfo] = {}
         self._tensors: set[tuple[int, str]] = set()
 
@@ -117,10 +117,10 @@ class ShardCache:
                 self._tensors.add((index, str(view)))
         return (index, str(view)) in self._tensors
 
-    def _path(self, index: int, view: View | None = None) -> Path:
+    def _path(self, index: int, view: View | None = None) -> Place:
         return self.folder / f"{index:06d}{'' if view is None else '.' + cache_key(view)[:12]}.safetensors"
 
-    def _verified(self, path: Path) -> TensorFile | None:
+    def _verified(self, path: Place) -> TensorFile | None:
         try:
             found = load_tensors(path, KIND)
         except TensorFileError:
@@ -188,7 +188,7 @@ class Extractor:
 
     classifier: Classifier
     preprocess: Preprocess
-    folder: Path
+    folder: Place
     passes: Passes = Passes()
     _caches: dict[str, ShardCache] = field(default_factory=dict, init=False, repr=False)
 

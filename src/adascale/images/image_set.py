@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from PIL import Image
 
 from adascale.images.limits import MAX_PIXELS
 from adascale.images.pixels import Item, opened
-from adascale.images.stored import Stored
+from adascale.images.stored import RemoteFile, Stored
 
 _ASKED_AT_ONCE = 16  # stores answer slowly, but many questions at a time
 
@@ -101,6 +102,13 @@ class ImageSet:
         for identity in _identities(self.paths or self.items):
             digest.update(identity)
         return digest.hexdigest()
+
+    def files(self) -> list[str]:
+        """Absolute paths and URLs of the images; empty unless each is a file or an object of its own."""
+        if self.paths:
+            return [os.path.abspath(path) for path in self.paths]
+        urls = [str(item.url) for item in self.items if isinstance(item, RemoteFile)]
+        return urls if len(urls) == len(self.items) else []
 
     def by_name(self, reasons: Mapping[str, str]) -> dict[str, str]:
         """What is known by the keys of images, by their names."""

@@ -143,7 +143,7 @@ def _joined(parts: Mapping[str, ImageSet], places: Sequence[str]) -> ImageSet:
     seen: set[str] = set()
     for number, place in enumerate(places):
         part = parts[place]
-        paths = [os.path.abspath(path) for path in part.paths] or _urls(part.items)
+        paths = part.files()
         shared = seen.intersection(paths)
         known = shared if shared and as_place(place).is_dir() else ()
         kept += [(part, i, f"{number}:{key}") for i, key in enumerate(part.keys) if not paths or paths[i] not in known]
@@ -158,12 +158,6 @@ def _joined(parts: Mapping[str, ImageSet], places: Sequence[str]) -> ImageSet:
         max_pixels=kept[0][0].max_pixels,
         **files,
     )
-
-
-def _urls(items: Sequence[Item]) -> list[str]:
-    """The URLs of images that are objects of their own; empty unless all are."""
-    urls = [str(item.url) for item in items if isinstance(item, RemoteFile)]
-    return urls if len(urls) == len(items) else []
 
 
 def find_labelled(

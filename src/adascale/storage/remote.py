@@ -28,6 +28,7 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://")  # two letters at least: C
 _LOCAL = ("file", "local")
 _VERSIONS = ("ETag", "etag", "md5Hash", "md5", "oid", "generation", "mtime", "created", "LastModified", "updated")
 _ONE_OBJECT = ("AccessDenied", "403", "Forbidden")  # a store may say so of one object, even of one that is missing
+_WITH_BUCKETS = ("s3", "s3a", "gs", "gcs")
 _CREDENTIALS = {
     "s3": "check the bucket, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (or AWS_PROFILE), and AWS_ENDPOINT_URL",
     "gs": "check the bucket and GOOGLE_APPLICATION_CREDENTIALS",
@@ -86,6 +87,10 @@ class Url:
     def with_name(self, name: str) -> Url:
         return self.parent / name
 
+    def resolve(self) -> Url:
+        """Itself, as it starts nowhere else."""
+        return self
+
     def exists(self) -> bool:
         return self._kind() is not None
 
@@ -123,6 +128,21 @@ class Url:
         """Upload a file in one step."""
         with self._told("written") as (system, path):
             system.put_file(str(file), path)
+
+    def check_writable(self) -> None:
+        """Refuse now what an upload after hours of work would be refused for: no driver, no credentials, no bucket."""
+        with self._told("written") as (system, path):
+            bucket = path.strip("/").partition("/")[0]
+            try:
+                if self.scheme in _WITH_BUCKETS:
+                    system.info(bucket)
+            except FileNotFoundError as error:
+                raise PlaceError(
+                    f"{self.text} cannot be written: there is no bucket {bucket}; make it first."
+                ) from error
+            except PermissionError as error:
+                if _code(error) not in _ONE_OBJECT:  # it may be allowed to write, but not to look at the bucket
+                    raise
 
     def unlink(self, missing_ok: bool = False) -> None:
         with self._told("removed") as (system, path):
@@ -172,8 +192,7 @@ class Url:
         except (AdascaleError, FileNotFoundError, IsADirectoryError):
             raise
         except Exception as error:
-            code = (getattr(error.__cause__, "response", None) or {}).get("Error", {}).get("Code")
-            if isinstance(error, PermissionError) and code in _ONE_OBJECT and done == "read":
+            if isinstance(error, PermissionError) and _code(error) in _ONE_OBJECT and done == "read":
                 raise PermissionError("access is denied") from error
             raise self._failed(done, error) from error
 
@@ -260,6 +279,13 @@ def _file_system(url: Url) -> tuple[Any, str]:
         if url.scheme in known_implementations:
             raise
         raise InputError(f"{url}: nothing here reads {url.scheme}://; give s3://, gs://, hf:// or a path.") from error
+
+
+def _code(error: Exception) -> str | None:
+    """What S3 calls an error."""
+    response = getattr(error.__cause__, "response", None) or {}
+    code: str | None = response.get("Error", {}).get("Code")
+    return code
 
 
 def _facts(info: dict[str, Any]) -> tuple[int, str]:
