@@ -222,7 +222,7 @@ def _from_list(text: str, root: Place, origin: str, max_pixels: int) -> ImageSet
         paths = [place for place in places if isinstance(place, Path)]
         return ImageSet(names, paths, labels=labels, max_pixels=max_pixels)
     items: list[Item] = [RemoteFile(place, None, None) if isinstance(place, Url) else place for place in places]
-    shown = [str(place) for place in places]
+    shown = [str(place) if isinstance(place, Url) else name for place, name in zip(places, names, strict=True)]
     return ImageSet(shown, items=items, labels=labels, keys=names, max_pixels=max_pixels)
 
 
