@@ -49,7 +49,7 @@ def open_source(source: Source, own: ImageSet | None, seed: int, max_pixels: int
 
 
 def _found(given: str, root: str | None, max_pixels: int) -> ImageSet:
-    if not all(map(present, expanded(given))):
+    if not present(expanded(given)[0]):  # what a glob matches is there
         raise AbsentError(given)
     place = as_place(given)
     try:

@@ -246,7 +246,11 @@ def _existing(what: str, advice: str) -> Callable[[Any], Any]:
 
     def check(value: Any) -> Any:
         for path in value if isinstance(value, list | tuple) else [value]:
-            if path not in (None, "-") and not all(map(present, expanded(path))):
+            if path in (None, "-"):
+                continue
+            if isinstance(path, Path):
+                check_local(path, f"a {what}")
+            if not present(expanded(path)[0]):  # what a glob matches is there
                 raise InputError(f"There is no {what} {path}; {advice}.")
         return value
 

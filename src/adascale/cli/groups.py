@@ -56,7 +56,7 @@ Settings = Annotated[
         "--set", help="A parameter: p_max=90; of one of several methods: scale.percentile=80.", callback=checks.settings
     ),
 ]
-Workers = Annotated[int | None, Option(min=1, help="Decoding threads [default: one per core, at most 8].")]
+Workers = Annotated[int | None, Option(min=1, help="Decoding threads [default: one per core, at most 8; 16 for URLs].")]
 Weights = Annotated[
     Path | None, Option(help="Weights file: .safetensors, or a .pth state dict.", callback=checks.weights)
 ]

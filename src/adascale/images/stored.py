@@ -29,6 +29,11 @@ class Stored(ABC):
             check_file_bytes(len(data), max_pixels)  # where the size was not known before
             yield data
 
+    @property
+    def remote(self) -> bool:
+        """Whether it comes over a network, so that many threads are worth while."""
+        return False
+
     @abstractmethod
     def bytes_needed(self) -> int:
         """How many bytes reading it takes."""
@@ -56,6 +61,10 @@ class RemoteFile(Stored):
     url: Url
     size: int | None
     version: str | None
+
+    @property
+    def remote(self) -> bool:
+        return True
 
     def bytes_needed(self) -> int:
         return self.url.info()[0] if self.size is None else self.size

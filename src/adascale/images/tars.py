@@ -34,6 +34,10 @@ class TarMember(Stored):
     size: int
     version: str
 
+    @property
+    def remote(self) -> bool:
+        return isinstance(self.place, Url)
+
     def bytes_needed(self) -> int:
         return self.size
 
