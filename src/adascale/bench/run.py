@@ -21,7 +21,7 @@ from adascale.decision.ood_detector import OODDetector
 from adascale.decision.tuning import Judge, Point, Tuning, grid
 from adascale.detectors import Detector
 from adascale.extraction.batches import Passes
-from adascale.extraction.cache import Extracted, Extractor, UnreadableError
+from adascale.extraction.cache import Extracted, Extractor, Spread, UnreadableError
 from adascale.images.outliers import OUTLIERS, Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
@@ -63,12 +63,15 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A network under its name in the tables. trained: the settings of ``adascale train`` that made it."""
+    """A network under its name in the tables. trained: the settings of ``adascale train`` that made it. spread: others
+    that make its passes.
+    """
 
     name: str
     classifier: Classifier
     preprocess: Preprocess
     trained: Mapping[str, Any] = field(default_factory=dict)
+    spread: Spread | None = None
 
 
 @dataclass(eq=False)
@@ -88,7 +91,7 @@ class Job:
 
     def __post_init__(self, shared: Extractor | None) -> None:
         known, network = self.network.preprocess, self.network.classifier
-        self.extractor = shared or Extractor(network, known, self.cache, self.passes)
+        self.extractor = shared or Extractor(network, known, self.cache, self.passes, self.network.spread)
         self.entries = [replace(entry, method=replace(entry.method).for_input(known.std)) for entry in self.entries]
         self.methods: dict[str, Detector] = {}
         self.fitted: dict[str, Fitted] = {}

@@ -12,6 +12,7 @@ from adascale.bench import check_suite
 from adascale.bench.columns import IN_REGISTRY, named
 from adascale.core.engines import check_engine
 from adascale.core.errors import InputError
+from adascale.core.extras import check_installed
 from adascale.export.formats import format_of
 from adascale.images.places import ADVICE, expanded, present
 from adascale.maths import promise
@@ -111,6 +112,13 @@ def device(value: Any) -> Any:
 def engine(value: Any) -> Any:
     """The packages of the engine are looked for; they are not imported yet."""
     return check_engine(value)
+
+
+def executor(value: Any) -> Any:
+    """Ray is looked for; it is not imported yet."""
+    if value == "ray":
+        check_installed("ray", "cluster")
+    return value
 
 
 def _promise(check: Callable[[float], None]) -> Callable[[Any], Any]:
@@ -232,6 +240,11 @@ def writable(value: Any) -> Any:
     return value
 
 
+def rows_place(value: Any) -> Any:
+    """A file for rows of results, or a folder for those of shards."""
+    return rows_file(value) if value is not None and value.suffix else writable(value)
+
+
 def rows_file(value: Any) -> Any:
     """A file for rows of results, in a format that its suffix names."""
     if value is not None and value.suffix.lower() not in SUFFIXES:
@@ -260,6 +273,7 @@ def _existing(what: str, advice: str) -> Callable[[Any], Any]:
 images = _existing("file or folder", ADVICE)
 detector_files = _existing("detector file", "make one with adascale fit")
 scores = _existing("file of scores", "make one with adascale score")
+shards = _existing("folder", "give the -o of an adascale score --on run")
 results = _existing("folder", "give the --out folder of an adascale bench run")
 weights = _existing("weights file", "give a .safetensors file, or a .pth state dict")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,6 +14,8 @@ from adascale.cli.checks import method_names
 from adascale.cli.commands import FitCommand, ScoreCommand
 from adascale.cli.console import end, resumable, say
 from adascale.cli.printed import Printed, note_limits
+from adascale.cli.shards import score_shards
+from adascale.cli.workers import executor_of, spread_over
 from adascale.core.errors import InputError
 from adascale.decision import folders
 from adascale.decision.detector_file import DetectorFile, read_detectors
@@ -27,7 +29,7 @@ from adascale.network.ready import usable_device
 from adascale.network.specs import absolute
 from adascale.storage.locks import claimed
 from adascale.storage.remote import Place, unfinished
-from adascale.storage.rows import Journal, Row
+from adascale.storage.rows import Journal
 
 
 def fit(given: FitCommand) -> None:
@@ -55,9 +57,11 @@ def fit(given: FitCommand) -> None:
     made = [OODDetector(classifier, text, **common, **settings[name]) for name, text in methods.items()]
     several, parts = len(made) > 1, unfinished(output, ".parts")
     with claimed(output, folder=several):
-        with resumable():
+        with resumable(), executor_of(given) as executor:
+            spread = spread_over(executor, given, given.model, given.weights, **running)
+            about: dict[str, Any] = {"source": source_of(given.images), "spread": spread}
             failures, refused = folders.fit_images(
-                made, found, training, parts, tune=given.tune, passes=given.passes(), source=source_of(given.images)
+                made, found, training, parts, tune=given.tune, passes=given.passes(), **about
             )
         if refused and "all" not in (given.method or ()):
             raise next(iter(refused.values()))
@@ -90,11 +94,13 @@ def _saved(
 
 def score(given: ScoreCommand) -> None:
     """Write a row for each image. With an output file, finished rows are stored and an interrupted run resumes."""
+    if given.on is not None:
+        return score_shards(given)
     found, output = find_images(given.images, given.root, given.max_pixels), given.output
     usable_device(given.device)
     files = read_detectors(given.detector)
-    if given.decide and len(files) > 1:
-        raise InputError(f"--decide takes one detector; {len(files)} were given.")
+    if given.decide:
+        networks.check_single(files)
     contents = [file.sha256 for file in files]
     names = class_names(given.classes) if given.classes else ()
     asked = (given.decide, given.evidence, *given.promise)
@@ -147,20 +153,12 @@ def source_of(images: list[str]) -> str:
     return " ".join("standard input" if path == "-" else path for path in images)
 
 
-class _Tally:
-    """What the rows add up to."""
+class _Tally(folders.Tally):
+    """What the rows add up to, and how it is told."""
 
     def __init__(self, columns: list[str]) -> None:
-        self.rows = self.failed = 0
+        super().__init__(columns)
         self.discoveries: Mapping[str, Discoveries] = {}
-        self.ood = {column: 0 for column in columns if column.endswith("is_ood")}
-
-    def add(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self.rows += 1
-            self.failed += row["prediction"] is None
-            for column in self.ood:
-                self.ood[column] += bool(row[column])
 
     def report(self, output: Place, as_json: bool) -> None:
         scored = self.rows - self.failed

@@ -17,6 +17,7 @@ from typer import Argument, Option
 from adascale.bench import SUITES
 from adascale.cli import checks
 from adascale.cli.console import app
+from adascale.core.errors import InputError
 from adascale.images.limits import MAX_PIXELS
 from adascale.network import FORMS
 from adascale.storage.remote import Url
@@ -131,6 +132,33 @@ class PassOptions(Options):
         from adascale.extraction.batches import Passes
 
         return Passes(self.batch_size, self.workers)
+
+
+class WorkerOptions(PassOptions):
+    """Who makes the passes: this process, or workers (docs/cluster.md)."""
+
+    on: Literal["local", "ray"] | None = option(
+        None, "Let workers do it: processes of this machine (local) or a Ray cluster (ray).", check=checks.executor
+    )
+    workers: int | None = option(
+        None, "Decoding threads [default: one per core, at most 8]; with --on, the number of workers.", min=1
+    )
+    address: str | None = option(None, "The Ray cluster [default: RAY_ADDRESS, else that of this machine].")
+    cpus_per_worker: int = option(1, "CPUs of a worker: its threads, and what it asks Ray for.", min=1)
+    gpus_per_worker: float = option(0.0, "GPUs that a worker asks Ray for, e.g. 1 or 0.5.", min=0)
+
+    def __post_init__(self) -> None:
+        if self.on is None and (self.cpus_per_worker != 1):
+            raise InputError("--cpus-per-worker is for workers; say whose: --on local or --on ray.")
+        if self.on != "ray" and (self.address or self.gpus_per_worker):
+            given = f"--address {self.address}" if self.address else f"--gpus-per-worker {self.gpus_per_worker:g}"
+            raise InputError(f"{given} is for a Ray cluster; add --on ray.")
+
+    def passes(self) -> Passes:
+        """Those of one worker, if there are any."""
+        from adascale.extraction.batches import Passes
+
+        return Passes(self.batch_size, self.workers if self.on is None else self.cpus_per_worker)
 
 
 class ReadOptions(Options):
