@@ -7,9 +7,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from adascale.core.errors import InputError
 from adascale.storage.remote import Place, Url, as_place
+
+Somewhere = TypeVar("Somewhere", bound=Place)
 
 
 class UnwritableError(InputError, OSError):
@@ -59,7 +62,7 @@ def unwritable(path: Place, error: OSError) -> UnwritableError:
     return UnwritableError(f"{path} cannot be written: {error.strerror or error}.")
 
 
-def write_text(path: Path, text: str) -> Path:
+def write_text(path: Somewhere, text: str) -> Somewhere:
     """Write a text file in one step."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="surrogateescape", newline="\n")
