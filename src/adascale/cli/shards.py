@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from adascale.cli import networks
@@ -20,6 +19,7 @@ from adascale.decision.discovered import discovered, find_discoveries, with_disc
 from adascale.images.shards import list_shards
 from adascale.network.specs import absolute
 from adascale.storage.locks import claimed
+from adascale.storage.remote import Place
 from adascale.storage.rows import write_rows
 
 
@@ -34,7 +34,7 @@ def score_shards(given: ScoreCommand) -> None:
     size = -(-given.shard_size // given.batch_size) * given.batch_size
     shards = list_shards(given.images, given.root, size, given.max_pixels)
     judges = Judges(
-        tuple((os.path.abspath(file.path), file.sha256) for file in files),
+        tuple((str(file.path.resolve()), file.sha256) for file in files),
         absolute(spec),
         None if weights is None else os.path.abspath(weights),
         given.device,
@@ -44,7 +44,7 @@ def score_shards(given: ScoreCommand) -> None:
         None if given.classes is None else os.path.abspath(given.classes),
         tuple(method_names(given.method or [])),
     )
-    job = ScoreJob(shards, given.output, judges, given.passes(), given.decide, given.evidence)
+    job = ScoreJob(shards, given.output.resolve(), judges, given.passes(), given.decide, given.evidence)
     with claimed(given.output, folder=True), resumable(), executor_of(given) as executor:
         assert executor is not None
         manifest = job.run(executor)
@@ -64,7 +64,7 @@ def merge(given: MergeCommand) -> None:
     _report(manifest, given.output, given.as_json)
 
 
-def _report(manifest: dict[str, Any], output: Path, as_json: bool) -> None:
+def _report(manifest: dict[str, Any], output: Place, as_json: bool) -> None:
     rows, failed, ood = manifest["rows"], manifest["failed"], manifest["ood"]
     if as_json:
         counts = {"images": rows, "scored": rows - failed, "failed": failed, "ood": ood}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from adascale.cluster.executor import Executor
@@ -17,6 +16,7 @@ from adascale.images.outliers import Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.ready import ready_network
+from adascale.storage.remote import Place
 
 _MOST_BATCHES, _TASKS_PER_WORKER = 32, 4
 
@@ -39,7 +39,7 @@ class _Passes:
     network: NetworkRecipe
     identity: tuple[object, ...]
     preprocess: Preprocess
-    folder: Path
+    folder: Place
     passes: Passes
 
     def make(self) -> Extractor:
@@ -94,7 +94,7 @@ class SpreadOver:
         tamper: Tamper | None,
         advance: Advance,
     ) -> None:
-        folder = cache.folder.parent.absolute()
+        folder = cache.folder.parent.resolve()
         recipe = _Passes(self.network, extractor.network, extractor.preprocess, folder, extractor.passes)
         for outcome in self.executor.run(self._tasks(recipe, images, cache.key, wanted, tamper)):
             if outcome.error:
