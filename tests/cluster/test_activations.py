@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from adascale import Classifier, Preprocess, View
+from adascale import Classifier, View
 from adascale.cluster.activations import NetworkRecipe, SpreadOver
 from adascale.cluster.executor import Executor, WorkersError
 from adascale.cluster.local import LocalCrew
@@ -17,6 +17,7 @@ from adascale.extraction.cache import Extractor
 from adascale.images.outliers import Blurred
 from adascale.images.sources import find_images
 from adascale.network.loading import load_network
+from tests.images.pictures import RGB
 from tests.shell import fit, inside
 
 
@@ -36,7 +37,7 @@ def test_workers_write_the_same_shards_and_only_those_that_are_missing(place: Pa
         made = {}
         for name, spread in (("here", None), ("there", SpreadOver(executor, NetworkRecipe(spec)))):
             model, known = load_network(spec, None)
-            preprocess = known or Preprocess()
+            preprocess = known or RGB
             extractor = Extractor(Classifier(model), preprocess, place / name, passes, spread)
             extractor.extract(images, ())
             extractor.extract(images, [View()])

@@ -13,13 +13,13 @@ from adascale.cli import networks, options
 from adascale.cli.checks import method_names
 from adascale.cli.commands import FitCommand, ScoreCommand
 from adascale.cli.console import end, resumable, say
-from adascale.cli.printed import Printed, note_limits
+from adascale.cli.printed import Printed, note_limits, tell_scored
 from adascale.cli.shards import score_shards
 from adascale.cli.workers import executor_of, spread_over
 from adascale.core.errors import InputError
 from adascale.decision import folders
 from adascale.decision.detector_file import DetectorFile, read_detectors
-from adascale.decision.discovered import COLUMN, Discoveries, discovered, find_discoveries, with_discovery
+from adascale.decision.discovered import Discoveries, discovered, find_discoveries, with_discovery
 from adascale.decision.ood_detector import OODDetector
 from adascale.detectors.configure import configured
 from adascale.extraction.cache import cache_key
@@ -99,8 +99,7 @@ def score(given: ScoreCommand) -> None:
     found, output = find_images(given.images, given.root, given.max_pixels), given.output
     usable_device(given.device)
     files = read_detectors(given.detector)
-    if given.decide:
-        networks.check_single(files)
+    networks.check_asked(given, files)
     contents = [file.sha256 for file in files]
     names = class_names(given.classes) if given.classes else ()
     asked = (given.decide, given.evidence, *given.promise)
@@ -116,12 +115,8 @@ def _score(given: ScoreCommand, found: ImageSet, files: list[DetectorFile], jour
         for name, detector in loaded.items():
             say(f"{name}: threshold {detector.threshold:.6g}. {detector.guarantee}")
     columns = folders.columns(loaded, given.decide, given.evidence)
-    if given.evidence and not any(detector.method.speakers for detector in loaded.values()):
-        raise InputError(
-            f"--evidence is for methods that combine others, such as combined; {', '.join(loaded)} do not."
-        )
     start = journal.done(given.batch_size, len(found)) if journal else 0
-    tally = _Tally(columns)
+    tally, marked = folders.Tally(columns), dict[str, Discoveries]()
     printed = Printed(columns, given.form, waits=given.fdr is not None)
     if journal and start:
         say(f"resuming after {start} of {len(found)} images")
@@ -137,38 +132,17 @@ def _score(given: ScoreCommand, found: ImageSet, files: list[DetectorFile], jour
                 tally.add(batch)
     rows = journal.rows if journal else printed.rows
     if given.fdr is not None:
-        tally.discoveries = find_discoveries(rows(), columns, given.fdr)
+        marked = find_discoveries(rows(), columns, given.fdr)
     if journal:
-        late = with_discovery(columns, tally.discoveries), len(found), discovered(rows(), tally.discoveries)
+        late = with_discovery(columns, marked), len(found), discovered(rows(), marked)
         journal.finish(*late)
-        tally.report(journal.output, given.as_json)
+        tell_scored(journal.output, vars(tally), given.as_json, marked)
     else:
-        printed.finish(tally.discoveries)
-    note_limits(tally.discoveries, loaded, given.fdr)
+        printed.finish(marked)
+    note_limits(marked, loaded, given.fdr)
     end(tally.failed, len(found))
 
 
 def source_of(images: list[str]) -> str:
     """What a record says about where images come from."""
     return " ".join("standard input" if path == "-" else path for path in images)
-
-
-class _Tally(folders.Tally):
-    """What the rows add up to, and how it is told."""
-
-    def __init__(self, columns: list[str]) -> None:
-        super().__init__(columns)
-        self.discoveries: Mapping[str, Discoveries] = {}
-
-    def report(self, output: Place, as_json: bool) -> None:
-        scored = self.rows - self.failed
-        if as_json:
-            counts = {"images": self.rows, "scored": scored, "failed": self.failed, "ood": self.ood}
-            if self.discoveries:
-                counts["discoveries"] = {f"{prefix}{COLUMN}": one.number for prefix, one in self.discoveries.items()}
-            print(json.dumps({"file": str(output), **counts}))
-        else:
-            each = ", ".join(f"{column.removesuffix('is_ood')}{n}" for column, n in self.ood.items())
-            marked = ", ".join(f"{prefix}{one.number}" for prefix, one in self.discoveries.items())
-            late = f"; discoveries: {marked}" if marked else ""
-            say(f"{output}: {scored} images scored, out-of-distribution: {f'{each}{late}'.replace('.', ' ')}")

@@ -120,10 +120,14 @@ def check_output(output: Place, names: set[str]) -> None:
         )
 
 
-def check_single(files: list[DetectorFile]) -> None:
-    """Refuse several detectors, where decisions are asked for."""
-    if len(files) > 1:
+def check_asked(given: ScoreCommand, files: list[DetectorFile]) -> None:
+    """Refuse --decide for several detectors, and --evidence where no method combines others."""
+    if given.decide and len(files) > 1:
         raise InputError(f"--decide takes one detector; {len(files)} were given.")
+    methods = [file.method() for file in files] if given.evidence else []
+    if methods and not any(method.speakers for method in methods):
+        names = ", ".join(method.name for method in methods)
+        raise InputError(f"--evidence is for methods that combine others, such as combined; {names} do not.")
 
 
 def named(file: DetectorFile, given: TrustOptions) -> tuple[str, Path | str | None]:
