@@ -29,7 +29,9 @@ def test_the_example_gives_the_scores_of_one_process(place: Path, monkeypatch: p
     assert spec.origin is not None
     bundled = next(Path(spec.origin).parent.glob("python/lib/py4j-*.zip"))  # which pip installs beside it, or not
     paths = os.pathsep.join([str(bundled), *filter(None, sys.path)])
-    quiet = {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    small = "--master local[1] --conf spark.ui.enabled=false pyspark-shell"
+    quiet = {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": small}
+    quiet["SPARK_LOCAL_IP"] = "127.0.0.1"
     done = subprocess.run(
         [sys.executable, "example.py"], cwd=place, env={**os.environ, **quiet}, capture_output=True, text=True
     )
