@@ -116,7 +116,7 @@ def workers(on: str, count: int, warm: Judges | None = None) -> Iterator[Executo
         yield executor
 
 
-def throughput(on: str, shards: int = 24, seconds: float = 1.0) -> list[Sequence[object]]:
+def throughput(on: str, shards: int = 16, seconds: float = 1.0) -> list[Sequence[object]]:
     """Images per second for 1, 2 and 4 workers that were loaded before; a pass of 8 images takes ``seconds``."""
     lines: list[Sequence[object]] = []
     with tempfile.TemporaryDirectory() as name:
