@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from adascale.bench.columns import Kind
@@ -22,11 +21,12 @@ from adascale.decision.ood_detector import OODDetector
 from adascale.decision.tuning import Judge, Point, Tuning, grid
 from adascale.detectors import Detector
 from adascale.extraction.batches import Passes
-from adascale.extraction.cache import Extracted, Extractor, UnreadableError
+from adascale.extraction.cache import Extracted, Extractor, Spread, UnreadableError
 from adascale.images.outliers import OUTLIERS, Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
+from adascale.storage.remote import Place
 
 # What `OODDetector` and ``adascale fit`` take where no method is named.
 DEFAULT: str = inspect.signature(OODDetector).parameters["method"].default
@@ -63,12 +63,15 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A network under its name in the tables. trained: the settings of ``adascale train`` that made it."""
+    """A network under its name in the tables. trained: the settings of ``adascale train`` that made it. spread: others
+    that make its passes.
+    """
 
     name: str
     classifier: Classifier
     preprocess: Preprocess
     trained: Mapping[str, Any] = field(default_factory=dict)
+    spread: Spread | None = None
 
 
 @dataclass(eq=False)
@@ -81,14 +84,14 @@ class Job:
     network: Network
     images: SuiteImages
     entries: Sequence[Entry]
-    cache: Path
+    cache: Place
     seed: int = 0
     passes: Passes = Passes()
     shared: InitVar[Extractor | None] = None
 
     def __post_init__(self, shared: Extractor | None) -> None:
         known, network = self.network.preprocess, self.network.classifier
-        self.extractor = shared or Extractor(network, known, self.cache, self.passes)
+        self.extractor = shared or Extractor(network, known, self.cache, self.passes, self.network.spread)
         self.entries = [replace(entry, method=replace(entry.method).for_input(known.std)) for entry in self.entries]
         self.methods: dict[str, Detector] = {}
         self.fitted: dict[str, Fitted] = {}
@@ -246,7 +249,7 @@ class Job:
         """Whether training and validation images have an image in common: a file, or the whole array."""
         train, val = self.images.train, self.images.val
         if train is None or train.array is None:
-            return train is not None and bool(set(train.paths) & set(val.paths))
+            return train is not None and bool(set(train.files()) & set(val.files()))
         return train.fingerprint() == val.fingerprint()
 
 

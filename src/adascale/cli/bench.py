@@ -21,6 +21,7 @@ from adascale.cli.commands import BenchCommand
 from adascale.cli.console import end, resumable, say
 from adascale.cli.images import suite_images
 from adascale.cli.networks import networks
+from adascale.cli.workers import executor_of
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.core.folders import cache_folder
@@ -46,9 +47,9 @@ def bench(given: BenchCommand) -> None:
     if given.tune == "self" and len(images.val) < FEWEST_IMAGES:
         raise InputError(f"--tune self with {len(images.val)} validation images; it needs at least {FEWEST_IMAGES}.")
     cache, out = given.cache or cache_folder(), given.out
-    found = networks(given, given.suite, given.classes)
     with claimed(out, folder=True):
-        with resumable():
+        with resumable(), executor_of(given) as executor:
+            found = networks(given, given.suite, given.classes, executor)
             jobs = [Job(network, images, entries, cache, given.seed, given.passes()) for network in found]
             result = run_jobs(suite, images, jobs)
         files = tables.write_results(result, out, look)

@@ -25,6 +25,7 @@ from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
 from adascale.network.ready import ready_network
 from adascale.storage.locks import locked
+from adascale.storage.remote import check_local
 
 
 def serve(given: ServeCommand) -> None:
@@ -53,7 +54,8 @@ def _loaded(given: ServeCommand) -> dict[str, OODDetector | Exported]:
     found: dict[str, OODDetector | Exported] = {}
     for name, path in map(named_file, given.detectors or []):
         if path.suffix.lower() in SUFFIXES:
-            found[name] = load_exported(path)
+            check_local(path, "an exported file")
+            found[name] = load_exported(Path(str(path)))
             continue
         file = DetectorFile.read(path)
         spec, weights = named(file, given)

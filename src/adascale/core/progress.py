@@ -26,8 +26,14 @@ class Advance(Protocol):
 
 
 @contextmanager
-def progress(title: str, total: int, done: int = 0) -> Iterator[Advance]:
-    """Calls of the yielded function move the display on by so many images; ``note`` is shown beside it."""
+def progress(title: str, total: int, done: int = 0, quiet: bool = False, unit: str = "images") -> Iterator[Advance]:
+    """Calls of the yielded function move the display on by so many images; ``note`` is shown beside it.
+
+    quiet: show nothing, because someone else shows the progress of the whole work. unit: what is counted.
+    """
+    if quiet:
+        yield lambda images, note="": None
+        return
     console, began, seen = Console(stderr=True), time.monotonic(), 0
     last = began
     bar = Progress(*_BAR, console=console, transient=True)
@@ -39,11 +45,11 @@ def progress(title: str, total: int, done: int = 0) -> Iterator[Advance]:
         now = time.monotonic()
         rate = seen / max(now - began, 1e-9)
         if console.is_terminal:
-            bar.update(task, advance=images, rate=f"{rate:.1f} images/s", note=note)
+            bar.update(task, advance=images, rate=f"{rate:.1f} {unit}/s", note=note)
         elif now - last >= _LOG_EVERY_SECONDS:
             last = now
             left = (total - done - seen) / rate
-            line = f"{title}: {done + seen} of {total}, {rate:.1f} images/s, {left:.0f} s left"
+            line = f"{title}: {done + seen} of {total}, {rate:.1f} {unit}/s, {left:.0f} s left"
             console.print(f"{line}, {note}" if note else line, highlight=False, soft_wrap=True)
 
     with bar if console.is_terminal else nullcontext():

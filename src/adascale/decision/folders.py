@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
@@ -21,7 +21,7 @@ from adascale.core.types import Outputs, View
 from adascale.decision.detector_file import NetworkIdentity
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.batches import Passes
-from adascale.extraction.cache import Extractor
+from adascale.extraction.cache import Extractor, Spread
 from adascale.extraction.extract import extract_batch
 from adascale.extraction.given import NEEDS_PREPROCESS
 from adascale.images.loader import Loaded, load_batches
@@ -44,14 +44,15 @@ def fit_images(
     tune: bool | None = None,
     passes: Passes = Passes(),
     source: str = "images",
+    spread: Spread | None = None,
 ) -> tuple[dict[str, str], dict[str, InputError]]:
     """Fit detectors of one network from one extraction, whose shards stay in ``folder``.
 
-    source: what the record says about where the images come from.
+    source: what the record says about where the images come from. spread: others that make the passes.
 
     Returns the images that could not be read and the methods that could not be fitted, each with the reason.
     """
-    extractor = Extractor(detectors[0].classifier, _preprocess(detectors[0]), folder, passes)
+    extractor = Extractor(detectors[0].classifier, _preprocess(detectors[0]), folder, passes, spread)
     plans = [detector.plan(tune) for detector in detectors]
     found = extractor.extract(images, [v for plan in plans for v in plan.views], "Reading in-distribution images")
     failures, learned = dict(found.failures), None
@@ -87,15 +88,16 @@ def score_images(
     start: int = 0,
     passes: Passes = Passes(),
     evidence: bool = False,
+    quiet: bool = False,
 ) -> Iterator[list[Row]]:
     """One row for each image, in order, batch by batch, from index ``start`` on; unreadable images have a reason.
 
     Several detectors of one network, each with the name of its columns, share every pass. evidence: also what each
-    member of a combined method adds to the score.
+    member of a combined method adds to the score. quiet: without a display of the progress.
     """
     first, names = next(iter(detectors.values())), columns(detectors, evidence=evidence)
     views = [view for detector in detectors.values() for view in detector.method.views]
-    with progress("Scoring", len(images), start) as advance:
+    with progress("Scoring", len(images), start, quiet) as advance:
         for batch in load_batches(images, _preprocess(first), passes.batch_size, start, passes.workers):
             verdicts: dict[str, Verdict] = {}
             if batch.indices:
@@ -107,7 +109,7 @@ def score_images(
 
 
 def decide_images(
-    detector: OODDetector, images: ImageSet, start: int = 0, passes: Passes = Passes()
+    detector: OODDetector, images: ImageSet, start: int = 0, passes: Passes = Passes(), quiet: bool = False
 ) -> Iterator[list[Row]]:
     """The same rows with ``early`` in place of score and p-value: see `OODDetector.decide`."""
     waiting, names = deque[Loaded](), columns({"": detector}, decide=True)
@@ -119,7 +121,7 @@ def decide_images(
             if batch.indices:
                 yield batch.images
 
-    with progress("Deciding", len(images), start) as advance:
+    with progress("Deciding", len(images), start, quiet) as advance:
         # Decisions come later than their batches, and batches without a readable image have none.
         for decision in chain(detector.decisions(inputs(), passes.batch_size), [None]):
             while waiting and (decision is not None or not waiting[0].indices):
@@ -128,6 +130,26 @@ def decide_images(
                 advance(len(batch.indices) + len(batch.failures))
                 if batch.indices:
                     break
+
+
+class Tally:
+    """What rows add up to: how many there are, how many images could not be read, how many each detector flags."""
+
+    def __init__(self, columns: Iterable[str]) -> None:
+        self.rows = self.failed = 0
+        self.ood = {column: 0 for column in columns if column.endswith("is_ood")}
+
+    def counted(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows, counted on their way."""
+        for row in rows:
+            self.rows += 1
+            self.failed += row["prediction"] is None
+            for column in self.ood:
+                self.ood[column] += bool(row[column])
+            yield row
+
+    def add(self, rows: Iterable[Row]) -> None:
+        deque(self.counted(rows), maxlen=0)
 
 
 def columns(detectors: Mapping[str, OODDetector], decide: bool = False, evidence: bool = False) -> list[str]:

@@ -35,6 +35,7 @@ from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
 from adascale.network.ready import ready_network
 from adascale.network.specs import absolute
+from adascale.storage.remote import Place
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -225,8 +226,11 @@ class OODDetector(Recalibrating):
         self.audit = ()
         self._method, self.network = replace(self._as_given), NetworkIdentity(self.classifier)
 
-    def save(self, path: str | Path, **about: Any) -> dict[str, Any]:
-        """Write everything but the network to one safetensors file and return its record, which holds ``about``."""
+    def save(self, path: str | Place, **about: Any) -> dict[str, Any]:
+        """Write everything but the network to one safetensors file and return its record, which holds ``about``.
+
+        ``path`` may be a URL, such as ``s3://bucket/detector.safetensors``, here and for `load` (docs/places.md).
+        """
         self._check_weights()
         return save_detector(path, self, self._calibrated(), {**self.about, **about})
 
@@ -274,7 +278,7 @@ class OODDetector(Recalibrating):
     @classmethod
     def load(
         cls,
-        path: str | Path | DetectorFile,
+        path: str | Place | DetectorFile,
         model: nn.Module | Classifier | None = None,
         method: type[Detector] | None = None,
         *,
@@ -295,7 +299,7 @@ class OODDetector(Recalibrating):
     @classmethod
     def load_all(
         cls,
-        files: Sequence[str | Path | DetectorFile],
+        files: Sequence[str | Place | DetectorFile],
         model: nn.Module | Classifier | None = None,
         method: type[Detector] | None = None,
         *,

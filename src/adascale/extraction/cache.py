@@ -6,13 +6,12 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from adascale.core.errors import AdascaleError, InputError
-from adascale.core.progress import progress
+from adascale.core.progress import Advance, progress
 from adascale.core.types import Outputs, View
 from adascale.extraction.batches import Passes
 from adascale.extraction.extract import extract_batch, extract_views
@@ -22,6 +21,7 @@ from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
 from adascale.storage.entries import use
+from adascale.storage.remote import Place, as_place
 from adascale.storage.tensors import TensorFile, TensorFileError, load_tensors, save_tensors
 
 KIND = "adascale-shard"
@@ -54,6 +54,17 @@ class ShardInfo(NamedTuple):
     shape: tuple[int, ...] = ()
 
 
+class Wanted(NamedTuple):
+    """A batch to extract. shard: its index; rows: of its images; known: whether its clean outputs are on disk, so
+    that only the views that are ``lacking`` have to be made.
+    """
+
+    shard: int
+    rows: range
+    known: bool
+    lacking: Sequence[View]
+
+
 class ShardCache:
     """Shards 0, 1, 2, ... of one extraction, in the folder named by its key.
 
@@ -62,8 +73,8 @@ class ShardCache:
     once, when it is first looked up; what this object has written itself is not verified again.
     """
 
-    def __init__(self, folder: str | Path, key: str) -> None:
-        self.folder, self.key = Path(folder) / key[:32], key
+    def __init__(self, folder: str | Place, key: str) -> None:
+        self.folder, self.key = as_place(folder) / key[:32], key
         self._known: dict[int, ShardInfo] = {}
         self._tensors: set[tuple[int, str]] = set()
 
@@ -117,10 +128,10 @@ class ShardCache:
                 self._tensors.add((index, str(view)))
         return (index, str(view)) in self._tensors
 
-    def _path(self, index: int, view: View | None = None) -> Path:
+    def _path(self, index: int, view: View | None = None) -> Place:
         return self.folder / f"{index:06d}{'' if view is None else '.' + cache_key(view)[:12]}.safetensors"
 
-    def _verified(self, path: Path) -> TensorFile | None:
+    def _verified(self, path: Place) -> TensorFile | None:
         try:
             found = load_tensors(path, KIND)
         except TensorFileError:
@@ -179,17 +190,33 @@ class Extracted:
         return self._outputs(whole)
 
 
+class Spread(Protocol):
+    """Has the missing batches of an extractor made by others, who write them to the same cache."""
+
+    def __call__(
+        self,
+        extractor: Extractor,
+        images: ImageSet,
+        cache: ShardCache,
+        wanted: Sequence[Wanted],
+        tamper: Tamper | None,
+        advance: Advance,
+    ) -> None: ...
+
+
 @dataclass(frozen=True, eq=False)
 class Extractor:
     """Runs image sets through one network into shards under ``folder``, for one run.
 
     The network is hashed once and every shard is verified once, so make a new extractor after weights have changed.
+    spread: others that make the passes, into the same folder.
     """
 
     classifier: Classifier
     preprocess: Preprocess
-    folder: Path
+    folder: Place
     passes: Passes = Passes()
+    spread: Spread | None = None
     _caches: dict[str, ShardCache] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -198,14 +225,15 @@ class Extractor:
         return self.classifier.fingerprint()
 
     @cached_property
-    def _network(self) -> tuple[object, ...]:
+    def network(self) -> tuple[object, ...]:
+        """What tells this network from others: its weights, its code, and how it is run."""
         network = self.classifier
         return self.fingerprint, network.code(), network.asked_for, network.precision
 
     def cache_of(self, images: ImageSet, tamper: Tamper | None = None) -> ShardCache:
         """Where the outputs of these images are kept: one place for each network, data, preprocessing, batch size."""
         made_by = (images.fingerprint(), self.preprocess, tamper, self.passes.batch_size)
-        key = cache_key(*self._network, *made_by)
+        key = cache_key(*self.network, *made_by)
         return self._caches.setdefault(key, ShardCache(self.folder, key))
 
     def extract(
@@ -225,26 +253,44 @@ class Extractor:
         if about is not None:
             use(self.folder, cache.folder.name, {**about, "images": len(images)}, cache)
         ranges = [range(i, min(i + size, len(images))) for i in range(0, len(images), size)]
-        found = {index: cache.look_up(index, views) for index in range(len(ranges))}
-        missing = {index: (info, lacking) for index, (info, lacking) in found.items() if info is None or lacking}
-        left = sum(len(ranges[index]) for index in missing)
+        found = (cache.look_up(index, views) for index in range(len(ranges)))
+        wanted = [
+            Wanted(index, ranges[index], info is not None, lacking)
+            for index, (info, lacking) in enumerate(found)
+            if info is None or lacking
+        ]
+        left = sum(len(one.rows) for one in wanted)
         with progress(title, len(images), len(images) - left) as advance:
-            batches = load_ranges(images, self.preprocess, map(ranges.__getitem__, missing), self.passes.workers)
-            for (index, (info, lacking)), batch in zip(missing.items(), batches, strict=True):
-                inputs = batch.images
-                if batch.indices:
-                    _locate(self.classifier, inputs)
-                    inputs = inputs if tamper is None else tamper(inputs)
-                if info is not None:
-                    for view, perturbed in extract_views(self.classifier, inputs, lacking).items():
-                        cache.write_view(index, view, perturbed)
-                else:
-                    outputs = extract_batch(self.classifier, inputs, lacking, batch.labels) if batch.indices else None
-                    failed = {images.keys[i]: reason for i, reason in batch.failures.items()}
-                    head, shape = (self.classifier.head_name, tuple(inputs.shape[1:])) if batch.indices else (None, ())
-                    cache.write(index, outputs, ShardInfo(len(batch.indices), failed, head, shape))
-                advance(len(ranges[index]))
+            if wanted and self.spread is not None:
+                self.spread(self, images, cache, wanted, tamper, advance)
+            else:
+                self.fill(images, cache, wanted, tamper, advance)
         return self._extracted(images, cache, views, len(ranges))
+
+    def fill(
+        self,
+        images: ImageSet,
+        cache: ShardCache,
+        wanted: Sequence[Wanted],
+        tamper: Tamper | None = None,
+        advance: Advance = lambda images, note="": None,
+    ) -> None:
+        """Run these batches through the network and write their shards."""
+        batches = load_ranges(images, self.preprocess, (one.rows for one in wanted), self.passes.workers)
+        for (index, rows, known, lacking), batch in zip(wanted, batches, strict=True):
+            inputs = batch.images
+            if batch.indices:
+                _locate(self.classifier, inputs)
+                inputs = inputs if tamper is None else tamper(inputs)
+            if known:
+                for view, perturbed in extract_views(self.classifier, inputs, lacking).items():
+                    cache.write_view(index, view, perturbed)
+            else:
+                outputs = extract_batch(self.classifier, inputs, lacking, batch.labels) if batch.indices else None
+                failed = {images.keys[i]: reason for i, reason in batch.failures.items()}
+                head, shape = (self.classifier.head_name, tuple(inputs.shape[1:])) if batch.indices else (None, ())
+                cache.write(index, outputs, ShardInfo(len(batch.indices), failed, head, shape))
+            advance(len(rows))
 
     def _extracted(self, images: ImageSet, cache: ShardCache, views: Sequence[View], count: int) -> Extracted:
         shards = [info for index in range(count) if (info := cache.look_up(index, ())[0]) is not None]

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from adascale import detectors
@@ -20,6 +19,7 @@ from adascale.extraction.batches import Passes
 from adascale.extraction.cache import Extractor
 from adascale.images.corruptions import STRENGTHS, Corruption
 from adascale.paper import published
+from adascale.storage.remote import Place
 
 ADASCALE: Mapping[str, type[Adaptive]] = {"adascale_a": detectors.AdaSCALE_A, "adascale_l": detectors.AdaSCALE_L}
 TEXT_K2 = 5  # percent; the paper's text says that one k2 serves all networks
@@ -54,7 +54,7 @@ class Experiment:
     suite: Suite
     images: SuiteImages
     subjects: Sequence[Subject]
-    cache: Path
+    cache: Place
     seed: int = 0
     passes: Passes = Passes()
     given: Mapping[str, Any] = field(default_factory=dict)
