@@ -1,6 +1,6 @@
 """Hooks of MkDocs: generated pages join the files of docs/, and links that leave docs/ lead to them.
 
-    mkdocs build --strict
+mkdocs build --strict
 """
 
 from __future__ import annotations

@@ -45,7 +45,9 @@ def _top() -> str:
 def _methods() -> str:
     from adascale.detectors.registry import OURS
 
-    words = "Each class is a method: `adascale.detectors.get(NAME)` gives it. [Methods](../../methods.md) compares them.\n"
+    words = (
+        "Each class is a method: `adascale.detectors.get(NAME)` gives it. [Methods](../../methods.md) compares them.\n"
+    )
     entries = [_entry(f"adascale.detectors.{where.replace(':', '.')}", 2, "members: []") for where in OURS.values()]
     return "\n".join(["# Methods\n", words, *entries])
 

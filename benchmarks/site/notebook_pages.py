@@ -6,9 +6,7 @@ import json
 from pathlib import Path
 
 FOLDER = Path(__file__).parents[2] / "examples" / "notebooks"
-SOURCES = {
-    f"tutorials/{path.stem}.md": f"examples/notebooks/{path.name}" for path in sorted(FOLDER.glob("*.ipynb"))
-}
+SOURCES = {f"tutorials/{path.stem}.md": f"examples/notebooks/{path.name}" for path in sorted(FOLDER.glob("*.ipynb"))}
 
 
 def pages() -> dict[str, str]:

@@ -170,7 +170,9 @@ def conformal(given: Subject) -> tuple[Figure, dict[str, Any]]:
         words = f"{name}: {above} of {len(known)} are at least as high,\n{counted}"
         side, shift = ("left", 6) if name == "a known digit" else ("right", -6)
         axes.annotate(words, (value, 1.12), (shift, 0), textcoords="offset points", fontsize=9, color=colour, ha=side)
-    words = f"score: the points are the {len(known)} calibration images, the dashed line is the threshold for alpha = 5 %"
+    words = (
+        f"score: the points are the {len(known)} calibration images, the dashed line is the threshold for alpha = 5 %"
+    )
     axes.set(yticks=[], ylim=(0, 1.5), xlabel=words)
     _plain(axes)
     axes.spines["left"].set_visible(False)
