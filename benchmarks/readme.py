@@ -72,7 +72,7 @@ def _not_best(found: Mapping[str, Mapping[str, str]]) -> str:
         best = max(aurocs, key=aurocs.__getitem__)
         ours, theirs = _auroc(found[DEFAULT][network]), _auroc(found[best][network])
         if theirs > ours:
-            ahead.append(f"`{best}` on {network} ({theirs:.1f} to {ours:.1f})")
+            ahead.append(f"`{best}` on {SHOWN.get(network, network)} ({theirs:.1f} to {ours:.1f})")
     where = f"On {len(ahead)} of the {len(networks)} networks another line is ahead of it: {', '.join(ahead)}."
     return f"The default is not best everywhere. {where if ahead else 'On these networks no other line is ahead.'}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from adascale.report.markdown import in_markdown
 
@@ -71,8 +71,17 @@ def _option(option: Any) -> list[str]:
     return [names + (f" `{value.strip()}`" if value else ""), _help(option), default]
 
 
+def _choices(annotation: Any) -> list[str]:
+    """The values of a ``Literal``, or of an optional one; else none."""
+    if get_origin(annotation) is Literal:
+        return [str(value) for value in get_args(annotation)]
+    return next((found for part in get_args(annotation) if (found := _choices(part))), [])
+
+
 def _value(option: Any) -> str:
     """What is given with the option: its choices, or a word for its kind."""
     if option.metavar:
         return str(option.metavar)
+    if choices := _choices(getattr(option.type_descriptor, "annotation", None)):
+        return "\\|".join(choices)
     return str(option.opts[0].lstrip("-").upper().replace("-", "_"))
