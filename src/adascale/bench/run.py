@@ -106,6 +106,7 @@ class Job:
         return {label: fitted.tuning for label, fitted in self.fitted.items() if fitted.tuning is not None}
 
     def run(self) -> ModelRun:
+        """Extract what is missing, fit every method, score every set."""
         views = list(dict.fromkeys(view for entry in self.entries for view in self._views(entry)))
         val = self.extracted("val", self.images.val, views)
         learning = any(entry.method.learns_from_train for entry in self.entries)

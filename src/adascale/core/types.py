@@ -109,6 +109,7 @@ class View:
 
     @property
     def needs_gradient(self) -> bool:
+        """Whether the network's gradient chooses the pixels."""
         return self.pixels != "random"
 
     def __str__(self) -> str:

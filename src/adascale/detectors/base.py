@@ -80,10 +80,12 @@ class Detector(ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
+        """The parameters by name, as given."""
         return asdict(self)
 
     @property
     def is_fitted(self) -> bool:
+        """Whether scores can be asked for."""
         return "head_" in vars(self)
 
     @classmethod

@@ -111,6 +111,7 @@ class Preprocess:
 
     @property
     def filter(self) -> Image.Resampling:
+        """The interpolation as Pillow knows it."""
         return Image.Resampling[self.interpolation.upper()]
 
     @property

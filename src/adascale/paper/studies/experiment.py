@@ -41,6 +41,7 @@ class Subject:
 
     @property
     def name(self) -> str:
+        """The network's name, and what the paper calls it."""
         return self.network.name if self.place is None else f"{self.network.name} ({self.place})"
 
 
@@ -62,6 +63,7 @@ class Experiment:
     _extractors: dict[Network, Extractor] = field(default_factory=dict, init=False, repr=False)
 
     def job(self, subject: Subject, entries: Sequence[Entry] = (), images: SuiteImages | None = None) -> Job:
+        """A benchmark of these lines on the network of ``subject``."""
         shared = self._extractors.get(subject.network)  # each network is hashed once for all studies
         job = Job(subject.network, images or self.images, entries, self.cache, self.seed, self.passes, shared)
         self._extractors[subject.network] = job.extractor
