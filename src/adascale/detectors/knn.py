@@ -14,6 +14,7 @@ from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import bank_blocks
 from adascale.detectors.parameters import number
+from adascale.detectors.statistics import Course, Rows
 from adascale.maths.activations import row_norms, unit_rows
 from adascale.maths.shortlist import fits_float32, kth_largest_open, pairwise, product_error
 
@@ -45,11 +46,11 @@ class KNN(Detector):
 
     k: int = number(50, least=1)
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        if len(reference) < self.k:
-            raise InputError(f"KNN with k={self.k} got {len(reference)} training samples; give as many, or lower k.")
-        self.bank_ = reference.features
-        self.lengths_ = _lengths(self.bank_)
+    def _learn(self, head: Head) -> Course:
+        bank: Tensor = yield Rows(features_alone=True)
+        if len(bank) < self.k:
+            raise InputError(f"KNN with k={self.k} got {len(bank)} training samples; give as many, or lower k.")
+        self.bank_, self.lengths_ = bank, _lengths(bank)
 
     def restore(self, state: Mapping[str, Tensor], head: Head) -> Self:
         given = dict(state)
