@@ -115,6 +115,7 @@ class Detector(ABC):
         if self.fits_on != "nothing":
             learn(fitting, self.needs(head), reference)
         fitting.finish()
+        self.head_ = head
         return self
 
     def fitting(self, head: Head) -> Fitting:

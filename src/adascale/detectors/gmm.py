@@ -72,7 +72,8 @@ class _Points(Gathered):
 
     def of(self, outputs: Outputs, start: int) -> State:
         if self.drawn is not None:
-            outputs = Outputs(**self.drawn.of(outputs, start))
+            chosen = self.drawn.of(outputs, start)
+            outputs = Outputs(chosen["logits"], chosen["features"])
         nothing = torch.empty(0, self.projection.shape[1], dtype=torch.float64)
         points = ((chunk.features.double() - self.mean) @ self.projection for chunk in in_chunks(outputs))
         return {"points": torch.cat([nothing, *points])}

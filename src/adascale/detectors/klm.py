@@ -34,7 +34,7 @@ class KLM(Detector):
     fits_on = "val"
 
     def _learn(self, head: Head) -> Course:
-        found = yield _LogSums()
+        found: State = yield _LogSums()
         seen = found["counts"] > 0
         self.log_means_ = found["total"][seen] - found["counts"][seen].log()[:, None]
 

@@ -42,6 +42,7 @@ class LINe(Shaping):
     clip: float = number(0.8, above=0)
 
     def _learn(self, head: Head) -> Course:
+        means: Tensor
         means, counts = yield ClassSums()
         refuse_missing(counts, self.name)
         weight = head.matrix

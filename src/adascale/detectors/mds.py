@@ -34,7 +34,9 @@ class MDS(Detector):
 
     def _learn(self, head: Head) -> Course:
         # The mean is taken off first: far from the origin the squares below would cancel.
-        (means, counts), self.mean_ = yield Together((ClassSums(of_values=self.made_of), MeanFeatures(self.made_of)))
+        mean: Tensor
+        (means, counts), mean = yield Together((ClassSums(of_values=self.made_of), MeanFeatures(self.made_of)))
+        self.mean_ = mean
         yield from self._spread(means)
         self.centres_ = (means[counts > 0] - self.mean_) @ self.root_
 

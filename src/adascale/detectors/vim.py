@@ -140,7 +140,7 @@ class ViM(Residual):
 
     def _learn(self, head: Head) -> Course:
         yield from super()._learn(head)
-        found = yield _Balance(self.origin_, self.principal_)
+        found: State = yield _Balance(self.origin_, self.principal_)
         self.alpha_ = found["largest"] / found["residual"].clamp_min(1e-300)
 
     def _score(self, outputs: Outputs) -> Tensor:
