@@ -82,9 +82,7 @@ def _method(name: str, make: Callable[[Head], tuple[Any, str]], on: FitsOn) -> t
         fits_on: ClassVar[FitsOn] = on
         cost = "bank"
 
-        def fit(
-            self, reference: Outputs | Shards | None, head: Head, train: Outputs | Shards | None = None
-        ) -> Theirs:
+        def fit(self, reference: Outputs | Shards | None, head: Head, train: Outputs | Shards | None = None) -> Theirs:
             self._theirs, self._of = make(head)
             super().fit(reference, head, train)
             return self
