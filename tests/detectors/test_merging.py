@@ -16,6 +16,8 @@ from torch import Tensor
 
 from adascale import Detector, Head, InputError, NotFittedError, Outputs, Shards, View, detectors, fit_shards
 from adascale.detectors import gmm, learning
+from adascale.detectors.mds import MDS
+from adascale.maths.activations import row_norms
 from adascale.testing import example_outputs
 
 LEARNING = [name for name in detectors.names() if detectors.get(name).fits_on != "nothing"]
@@ -175,10 +177,10 @@ class Old(Detector):
     fits_on = "train"
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        self.length_ = reference.features.double().norm(dim=1).mean()
+        self.length_ = row_norms(reference.features.double()).mean()
 
     def _score(self, outputs: Outputs) -> Tensor:
-        return -outputs.features.double().norm(dim=1) / self.length_
+        return -row_norms(outputs.features.double()) / self.length_
 
 
 @dataclass
@@ -188,13 +190,13 @@ class OwnFit(Old):
     name = "own_fit"
 
     def fit(self, reference: Any, head: Head, train: Any = None) -> OwnFit:
-        self.length_ = reference.features.double().norm(dim=1).nanmean()
+        self.length_ = row_norms(reference.features.double()).nanmean()
         self.head_ = head
         return self
 
 
 @dataclass
-class Derived(detectors.MDS):
+class Derived(MDS):
     """One that adds to the ``_fit`` of a method of ours."""
 
     name = "derived"
