@@ -31,6 +31,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(neighbours, "_built", counted)
     monkeypatch.setattr(neighbours, "FEWEST_ROWS", 5000)
     monkeypatch.setattr(neighbours, "CALLS_BEFORE", 0)
+    monkeypatch.setattr(neighbours, "MOST_SAMPLES", 16)
     return sizes
 
 

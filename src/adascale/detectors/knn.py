@@ -36,7 +36,7 @@ class KNN(Detector):
     with the caller, not copied), searched in blocks. An all-zero row has ``u = 0``.
 
     The search is a product in float32, which leaves a few training samples that could be the ``k``-th nearest; their
-    distances in float64 decide. Rows that it leaves more open than that are searched in float64. For a few samples
+    distances in float64 decide. Rows that it leaves more open than that are searched in float64. For one sample
     against a large bank, FAISS makes that product where it is installed; the scores are the same to the bit.
     """
 

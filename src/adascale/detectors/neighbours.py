@@ -1,4 +1,4 @@
-"""FAISS for a few samples against a large bank (J. Johnson, M. Douze, H. Jegou, "Billion-scale similarity search with
+"""FAISS for a sample alone against a large bank (J. Johnson, M. Douze, H. Jegou, "Billion-scale similarity search with
 GPUs", 2017), where it is installed.
 
 Its exact index (`IndexFlatIP`) narrows the search down as our own product in float32 does; distances in float64 decide
@@ -20,7 +20,7 @@ from adascale.core.memory import memory_bytes
 from adascale.maths.activations import unit_rows
 
 FEWEST_ROWS = 65_536  # of a bank; below, a product takes a few milliseconds
-MOST_SAMPLES = 16  # at a time; with more, one product of matrices reads the bank once for all of them
+MOST_SAMPLES = 1  # at a time; for more, one product of matrices reads the bank once for all of them, and is faster
 CALLS_BEFORE = 8  # an index takes as long to build as some of them
 _ADDED = 4096  # rows at a time
 
