@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import tracemalloc
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -123,34 +123,46 @@ def test_processes_can_share_a_fit() -> None:
             same(fit_shards(method, shards, head, rows=SIZES, run=pool.map), alone, test)
 
 
-class Recorded:
-    """Shards that are made when they are read, as arrays whose memory `tracemalloc` sees."""
+def held(method: Detector, count: int) -> int:
+    """The most bytes that a fit has kept after a pass over so many blocks. Each block may go when the next is read."""
+    fitting = method.fitting(Head(torch.randn(10, 32, generator=torch.Generator().manual_seed(0))))
+    alive: list[weakref.ref[Outputs]] = []
+    most = 0
 
-    rows, features = 512, 128
+    def block(i: int) -> Outputs:
+        assert sum(ref() is not None for ref in alive) < 2
+        drawn = torch.Generator().manual_seed(i)
+        features, labels = torch.rand(64, 32, generator=drawn), torch.arange(64) % 10
+        logits = torch.rand(64, 10, generator=drawn) + 2 * torch.nn.functional.one_hot(labels, 10)
+        made = Outputs(logits, features, {}, labels)
+        alive.append(weakref.ref(made))
+        return made
 
-    def shard(self, i: int) -> Outputs:
-        drawn = np.random.default_rng(i)
-        features = drawn.random((self.rows, self.features), dtype=np.float32)
-        logits = drawn.random((self.rows, 10), dtype=np.float32)
-        return Outputs(torch.from_numpy(logits), torch.from_numpy(features), {}, torch.arange(self.rows) % 10)
-
-    def peak(self, method: Detector, count: int) -> int:
-        parts = [partial(self.shard, i) for i in range(count)]
-        head = Head(torch.randn(10, self.features, generator=torch.Generator().manual_seed(0)))
-        tracemalloc.start()
-        try:
-            fit_shards(method, parts, head, rows=[self.rows] * count)
-            return tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
+    while fitting.step is not None:
+        states = (fitting.partial(block(i), 64 * i).state for i in range(count))
+        merged = fitting.step.statistic.merged(states)
+        most = max(most, sum(part.untyped_storage().nbytes() for part in merged.values()))
+        fitting.merge([learning.Part(64 * count, merged)])
+    return most
 
 
-@pytest.mark.parametrize("name", ["rmds", "vim", "optfs", "dice", "nnguide", "klm"])
-def test_sums_and_samples_hold_a_few_shards_at_a_time(name: str) -> None:
-    """Ten times the shards take no more memory; a fit that kept them would hold 10 MB."""
-    recorded, shard = Recorded(), Recorded.rows * (Recorded.features + 10) * 4
-    few, many = (recorded.peak(detectors.get(name)(), count) for count in (4, 40))
-    assert many < few + 2 * shard
+SUMS = (
+    *("mds", "rmds", "mahalanobis_pp", "pnml", "she", "caref", "dice", "line", "nci", "fdbd", "laps", "neco", "vim"),
+    *("residual", "klm", "weiper", "openmax", "react", "bfact", "vra", "optfs"),
+)
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_hold_no_more_for_more_samples(name: str) -> None:
+    assert held(detectors.get(name)(), 4) == held(detectors.get(name)(), 12)
+
+
+def test_draws_hold_their_share_and_a_bank_holds_all() -> None:
+    samples = 32 * 64 * 42 * 4  # bytes of 32 blocks
+    assert held(detectors.NNGuide(k=10, fraction=0.01), 32) < 0.02 * samples
+    assert held(detectors.CFOOD(fraction=0.1), 32) < 0.15 * samples
+    assert held(detectors.GMM(components=5, dim=4), 32) < 0.1 * samples + 32 * 32 * 8 + 1000  # 400 points; moments
+    assert held(detectors.KNN(), 32) == samples * 32 // 42
 
 
 def test_partial_merge_and_finish_by_hand() -> None:
