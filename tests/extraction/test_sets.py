@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from adascale import Classifier, InputError, Preprocess, View
+from adascale import Classifier, InputError, Outputs, Preprocess, Shards, View
 from adascale.extraction.batches import Passes
 from adascale.extraction.cache import Extractor
 from adascale.images.sources import ImageSet
@@ -76,6 +77,18 @@ def test_damaged_shards_and_views_are_extracted_again(tmp_path: Path) -> None:
     # Up to rounding: with the view at once the batch is larger, which some processors round differently.
     torch.testing.assert_close(before.logits, after.logits)
     torch.testing.assert_close(before.views[RANDOM], after.views[RANDOM])
+
+
+def test_shards_hold_what_is_loaded_and_can_be_sent_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = extractor(tmp_path).extract(IMAGES, [RANDOM])
+    sent = pickle.loads(pickle.dumps(found.shards()))
+    assert (list(sent.rows), len(sent)) == ([4, 4, 2], 10)
+    for outputs in (sent.load(), Outputs.cat(list(sent.chunks(3)))):
+        assert torch.equal(outputs.logits, found.load().logits)
+        assert torch.equal(outputs.views[RANDOM], found.load().views[RANDOM])
+    assert isinstance(found.learnable(), Outputs)
+    monkeypatch.setattr("adascale.extraction.cache.memory_bytes", lambda: 100)
+    assert isinstance(found.learnable(), Shards)
 
 
 def test_other_weights_or_precision_have_a_place_of_their_own(tmp_path: Path) -> None:

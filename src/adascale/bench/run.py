@@ -15,6 +15,7 @@ from adascale.bench.scoring import Scored, examples, infinite
 from adascale.bench.suites import SuiteImages
 from adascale.core.errors import InputError
 from adascale.core.progress import progress
+from adascale.core.shards import Shards
 from adascale.core.types import Outputs, View
 from adascale.decision.fitting import Fitted, Outliers, Plan
 from adascale.decision.ood_detector import OODDetector
@@ -189,7 +190,7 @@ class Job:
 
     def _fit(self, val: Extracted, train: Extracted | None) -> None:
         """Fit every method, tuned where asked; those that cannot be fitted are left out with the reason."""
-        outputs, learned = val.load(), None if train is None else train.load()
+        outputs, learned = val.load(), None if train is None else train.learnable()
         for entry in self.entries:
             try:
                 plan = self._as_fit(entry) if entry.deployed else self._plan_of(entry)
@@ -221,10 +222,11 @@ class Job:
 
         ``self``: against outliers made from these ID images; ``ood``: against the suite's OOD validation images.
         """
-        plan, train, learned = self._plan(method, points, judge), self.images.train, None
+        learned: Outputs | Shards | None = None
+        plan, train = self._plan(method, points, judge), self.images.train
         val = self.extracted("val", self.images.val, plan.views)
         if train is not None and plan.takes_train and not plan.train_overlaps:
-            learned = self.extracted("train", train, ()).load()
+            learned = self.extracted("train", train, ()).learnable()
         _, tuning = plan.choose(val.load(), self.network.classifier.head, learned, self._outliers(plan, val))
         assert tuning is not None  # the plan wants it, and there are outliers
         return tuning

@@ -17,6 +17,7 @@ from torch import Tensor
 from adascale.core.answers import Decision, Verdict, label_of
 from adascale.core.errors import InputError
 from adascale.core.progress import progress
+from adascale.core.shards import Shards
 from adascale.core.types import Outputs, View
 from adascale.decision.detector_file import NetworkIdentity
 from adascale.decision.ood_detector import OODDetector
@@ -55,10 +56,11 @@ def fit_images(
     extractor = Extractor(detectors[0].classifier, _preprocess(detectors[0]), folder, passes, spread)
     plans = [detector.plan(tune) for detector in detectors]
     found = extractor.extract(images, [v for plan in plans for v in plan.views], "Reading in-distribution images")
-    failures, learned = dict(found.failures), None
+    learned: Outputs | Shards | None = None
+    failures = dict(found.failures)
     if train is not None and any(plan.takes_train for plan in plans):
         training = extractor.extract(train, (), "Reading training images")
-        learned, failures = training.load(), {**failures, **training.failures}
+        learned, failures = training.learnable(), {**failures, **training.failures}
     tuned_views = [view for plan in plans if plan.chosen(len(found)) for view in plan.views]
 
     @lru_cache  # one extraction for all detectors

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from adascale.core.engines import TORCH
+from adascale.core.shards import Shards
 from adascale.core.types import Outputs
 from adascale.decision.audit import AuditEntry, fit_entry
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, save_detector
@@ -191,7 +192,7 @@ class OODDetector(Recalibrating):
     def fit_outputs(
         self,
         outputs: Outputs,
-        train: Outputs | None = None,
+        train: Outputs | Shards | None = None,
         outliers: Mapping[str, Outputs] | Outliers | None = None,
         *,
         tune: bool | None = None,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
+from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs, Pixels, View
 from adascale.detectors import registry
 from adascale.detectors.base import Detector, Space
@@ -132,7 +133,7 @@ class Combined(Detector):
         missing = "".join(f"; left out {name}: {reason.rstrip('.')}" for name, reason in self.left_out_.items())
         return f"the evidence of {', '.join(self.voices_)} is added{missing}"
 
-    def fit(self, reference: Outputs | None, head: Head, train: Outputs | None = None) -> Self:
+    def fit(self, reference: Outputs | Shards | None, head: Head, train: Outputs | Shards | None = None) -> Self:
         """Learn from ID outputs, and from those of training images if there are any."""
         self._forget()
         self.__post_init__()
@@ -153,7 +154,7 @@ class Combined(Detector):
         return self
 
     def _learned(
-        self, member: Detector, known: Outputs, head: Head, train: Outputs | None
+        self, member: Detector, known: Outputs, head: Head, train: Outputs | Shards | None
     ) -> tuple[Detector, Tensor, float]:
         """The fitted member, scores of the ID images by members that have not learned from them, and how far it is
         trusted: ``n / (n + few)`` if it has learned from n ID images in the place of training images, else 1.

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from adascale.core.errors import AdascaleError, InputError
+from adascale.core.memory import memory_bytes
 from adascale.core.progress import Advance, progress
+from adascale.core.shards import Run, Shards
 from adascale.core.types import Outputs, View
 from adascale.extraction.batches import Passes
 from adascale.extraction.extract import extract_batch, extract_views
@@ -161,15 +163,11 @@ class Extracted:
         """The tensors of the shards in order, those of one shard in memory at a time."""
         return (self.cache.read(index, self.views) for index, rows in enumerate(self.rows) if rows)
 
-    def _outputs(self, tensors: Mapping[str, Tensor]) -> Outputs:
-        views = {view: tensors[str(view)] for view in self.views}
-        return Outputs(tensors["logits"], tensors["features"], views, tensors.get("labels"))
-
     def chunks(self, rows: int = 1024) -> Iterator[Outputs]:
         """The shards joined to pieces of at least ``rows`` rows; the last piece may have fewer."""
         waiting: list[Outputs] = []
-        for outputs in map(self._outputs, self._shards()):
-            waiting.append(outputs)
+        for tensors in self._shards():
+            waiting.append(_outputs(tensors, self.views))
             if sum(map(len, waiting)) >= rows:
                 yield Outputs.cat(waiting)
                 waiting = []
@@ -187,7 +185,28 @@ class Extracted:
                     whole[name] = part.new_empty(len(self), *part.shape[1:])
                 whole[name][start:stop] = part
             start = stop
-        return self._outputs(whole)
+        return _outputs(whole, self.views)
+
+    def shards(self, run: Run = map) -> Shards:
+        """All outputs as shards that are read when they are needed. run: see `Shards`."""
+        cache, used = self.cache, [index for index, rows in enumerate(self.rows) if rows]
+        reads = [partial(_read_shard, cache.folder.parent, cache.key, index, tuple(self.views)) for index in used]
+        return Shards(reads, [self.rows[index] for index in used], run)
+
+    def learnable(self) -> Outputs | Shards:
+        """All outputs for a fit: in memory if they take at most half of it, else as shards. The fit is the same."""
+        first = next(self._shards())
+        row = sum(part[:1].numel() * part.element_size() for part in first.values())
+        return self.load() if row * len(self) <= memory_bytes() // 2 else self.shards()
+
+
+def _read_shard(folder: Place, key: str, index: int, views: tuple[View, ...]) -> Outputs:
+    return _outputs(ShardCache(folder, key).read(index, views), views)
+
+
+def _outputs(tensors: Mapping[str, Tensor], views: Sequence[View]) -> Outputs:
+    found = {view: tensors[str(view)] for view in views}
+    return Outputs(tensors["logits"], tensors["features"], found, tensors.get("labels"))
 
 
 class Spread(Protocol):

@@ -1,0 +1,64 @@
+"""What a method needs of outputs, checked: one sentence about what is missing, and which samples are usable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from adascale.core.errors import InputError
+from adascale.core.types import Outputs, View
+from adascale.detectors.rows import finite_rows, rowwise
+
+NOT_FINITE = "Every reference sample has NaN or infinite activations; check weights and preprocessing."
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What the samples that a method learns from must have. shape: (classes, features) of the head."""
+
+    name: str
+    fits_on: str
+    views: tuple[View, ...]
+    features: bool
+    shape: tuple[int, ...]
+
+    def finite(self, reference: Outputs) -> Tensor:
+        """Which samples are usable, after the outputs were checked."""
+        if len(reference) and self.fits_on in ("val+labels", "train+labels"):
+            _check_labels(self.name, self.fits_on, reference)
+        check_shapes(self.name, self.views, reference, self.shape)
+        return rowwise(reference, lambda chunk: finite_rows(chunk, self.views, self.features), torch.bool)
+
+    def usable(self, reference: Outputs) -> Outputs:
+        """The usable samples: a copy only where some are left out."""
+        finite = self.finite(reference)
+        return reference if finite.all() else reference[finite]
+
+    def none_given(self) -> InputError:
+        return InputError(f"{self.name} learns from in-distribution samples and got none; pass them to fit.")
+
+
+def check_shapes(name: str, views: Sequence[View], outputs: Outputs, shape: tuple[int, ...]) -> None:
+    """Refuse outputs without these views, or of another head."""
+    for view in views:
+        if view not in outputs.views:
+            has = ", ".join(map(str, outputs.views)) or "none"
+            raise InputError(f"{name} needs the view {view}; these outputs have {has}. Extract it as well.")
+    given = (outputs.logits.shape[1], outputs.features.shape[1])
+    if given != shape:
+        raise InputError(f"Outputs have (classes, features) = {given}; the head has {shape}.")
+
+
+def _check_labels(name: str, fits_on: str, reference: Outputs) -> None:
+    labels, classes = reference.labels, reference.logits.shape[1]
+    if labels is None:
+        whose = "the training labels" if fits_on == "train+labels" else "the labels of the ID images"
+        raise InputError(f"{name} needs {whose}; give batches as (images, labels).")
+    if int(labels.min()) < 0 or int(labels.max()) >= classes:
+        raise InputError(
+            f"Labels run from {int(labels.min())} to {int(labels.max())}; "
+            f"the network has {classes} classes, so they must be 0 to {classes - 1}."
+        )
