@@ -37,14 +37,14 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     classes = {
         name.replace(".png", ".cls"): str(int(label)).encode() for name, label in zip(images, labels, strict=True)
     }
-    data = {
+    others = {
         "list.txt": "\n".join(f"set/{name} {int(label)}" for name, label in zip(images, labels, strict=True)).encode(),
         "tars/one.tar": tar_of(dict(sorted({**images, **classes}.items()))),
         "parquet/one.parquet": parquet_of(list(images.values()), [*map(int, labels)]),
     }
     np.savez(tmp_path / "all.npz", images=np.stack([np.asarray(picture(seed=i)) for i in range(10)]))
-    data["all.npz"] = (tmp_path / "all.npz").read_bytes()
-    for name, content in data.items():
+    others["all.npz"] = (tmp_path / "all.npz").read_bytes()
+    for name, content in others.items():
         system.pipe_file(f"/{name}", content)
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
