@@ -42,6 +42,10 @@ Images = Annotated[
         callback=checks.images,
     ),
 ]
+DetectorFile = Annotated[
+    Place,
+    Argument(help="A detector file.", callback=checks.detector_files, parser=checks.place, metavar="DETECTOR"),
+]
 Texts = list[str] | None
 SuiteName = Annotated[
     str | None,
