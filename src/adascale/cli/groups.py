@@ -19,7 +19,6 @@ from adascale.cli import checks
 from adascale.cli.console import app
 from adascale.images.limits import MAX_PIXELS
 from adascale.network import FORMS
-from adascale.storage.remote import Url
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -31,7 +30,8 @@ else:  # Python 3.10 does not have it
     def dataclass_transform(**_: Any) -> Any:
         return lambda cls: cls
 
-    Place = Url  # typer takes one type, and would make a Path of what our parser says is a URL
+    class Place:  # typer takes one type only, shows its name, and leaves what our parser makes as it is
+        pass
 
 
 Images = Annotated[
