@@ -147,9 +147,7 @@ class MergeCommand(Command, module="shards"):
 class ExportCommand(TrustOptions, ReadOptions, Command, module="export"):
     """Write network, method, calibration and threshold to one file that runs without PyTorch."""
 
-    detector: Place = argument(
-        ..., "A detector file.", check=checks.detector_files, parser=checks.place, metavar="DETECTOR"
-    )
+    detector: groups.DetectorFile
     output: Path = option(
         ..., "model.onnx, model.xml (OpenVINO) or model.pt2 (AOTInductor).", "--out", "-o", check=checks.export_file
     )
@@ -213,9 +211,7 @@ class MonitorCommand(Command, module="monitor"):
 class RecalibrateCommand(TrustOptions, PassOptions, ReadOptions, Command, module="recalibrate"):
     """Add confirmed in-distribution images to those that set the threshold of a detector; nothing is fitted."""
 
-    detector: Place = argument(
-        ..., "A detector file.", check=checks.detector_files, parser=checks.place, metavar="DETECTOR"
-    )
+    detector: groups.DetectorFile
     images: list[str] = option(
         ...,
         "A random sample of the traffic that a person confirmed as in-distribution: images as for score.",

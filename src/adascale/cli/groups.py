@@ -20,7 +20,6 @@ from adascale.cli.console import app
 from adascale.core.errors import InputError
 from adascale.images.limits import MAX_PIXELS
 from adascale.network import FORMS
-from adascale.storage.remote import Url
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -32,7 +31,8 @@ else:  # Python 3.10 does not have it
     def dataclass_transform(**_: Any) -> Any:
         return lambda cls: cls
 
-    Place = Url  # typer takes one type, and would make a Path of what our parser says is a URL
+    class Place:  # typer takes one type only, shows its name, and leaves what our parser makes as it is
+        pass
 
 
 Images = Annotated[
@@ -42,6 +42,10 @@ Images = Annotated[
         "hf-dataset:NAME#SPLIT; - is an image or a list on stdin.",
         callback=checks.images,
     ),
+]
+DetectorFile = Annotated[
+    Place,
+    Argument(help="A detector file.", callback=checks.detector_files, parser=checks.place, metavar="DETECTOR"),
 ]
 Texts = list[str] | None
 SuiteName = Annotated[
