@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from adascale.bench.answer import deployed_chart, ranking
 from adascale.bench.columns import Kind
 from adascale.bench.diagnostics import mean_ratio
 from adascale.bench.headline import by_auroc
@@ -177,6 +178,37 @@ def _ridges(run: ModelRun, quantity: Literal["percentile", "ratio"], title: str)
     return [Chart("ridges", "", series, x=x, x_range=(low, high), size=size)]
 
 
+def premise(run: ModelRun) -> str:
+    """Whether AdaSCALE's premise, that the strongest activations of OOD images move further, holds on these sets."""
+    known, *others = _profiled(run)
+    found = {name: mean_ratio(run.profiles[name].q, run.profiles[known].q) for name in others if name in ood_sets(run)}
+    ratios = {name: ratio for name, ratio in found.items() if ratio is not None}
+    against = {name: ratio for name, ratio in ratios.items() if ratio <= 1}
+    if not ratios:
+        return ""
+    if not against:
+        least = min(ratios, key=lambda name: ratios[name])
+        return f"It holds here: Q is at least {ratios[least]:.2f} times that of ID ({least}), and more on other sets."
+    listed = ", ".join(f"{name} ({ratio:.2f})" for name, ratio in against.items())
+    rest = "on no set" if len(against) == len(ratios) else f"on {len(ratios) - len(against)} of {len(ratios)} sets only"
+    return (
+        f"It does not hold here: the mean Q is above that of ID {rest}, and not on {listed}. On such sets the adaptive "
+        "percentile works against the detector; what tells them apart is the scaling itself, or another member."
+    )
+
+
+def heat_map(run: ModelRun, methods: Sequence[str] | None = None) -> list[Chart]:
+    """The AUROC of every method (best first) on every OOD set, in percent."""
+    chosen, names = list(by_auroc(run)[2]) if methods is None else list(methods), ood_sets(run)
+    if not chosen or not names:
+        return []
+    series = []
+    for method in chosen:
+        scores = _scores(run, method)
+        series.append(Series(method, [100 * metrics.auroc(scores[_id(run)], scores[name]) for name in names]))
+    return [Chart("grid", "AUROC in percent", series, names)]
+
+
 def inside(run: ModelRun) -> dict[str, list[Chart]]:
     """What AdaSCALE sees inside the network, by figure; nothing unless there are profiles of ID and of another set."""
     makers = (shift_curve, perturbed_curve, q_ratios, percentiles, ratios)
@@ -194,7 +226,7 @@ def save_all(run: Run, folder: Path | str, formats: Sequence[str] = ("png", "svg
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", model.model).strip("._")[:80] or "network"
         name = next(slug for slug in (name, *(f"{name}_{turn}" for turn in range(2, 10**6))) if slug not in taken)
         taken.add(name)
-        for title, (charts, columns) in _figures(model).items():
+        for title, (charts, columns) in _figures(run, model).items():
             for form in formats:
                 path = folder / f"{name}-{title}.{form}"
                 path.write_bytes(figure_bytes(plot(*charts, columns=columns), form))  # saving a figure changes it
@@ -202,14 +234,19 @@ def save_all(run: Run, folder: Path | str, formats: Sequence[str] = ("png", "svg
     return written
 
 
-def _figures(run: ModelRun) -> dict[str, tuple[list[Chart], int]]:
+def _figures(run: Run, model: ModelRun) -> dict[str, tuple[list[Chart], int]]:
     """The charts of each figure, and in how many columns they stand."""
-    methods, sets = compared(run), ood_sets(run)
-    found: dict[str, tuple[list[Chart], int]] = {}
+    methods, sets, deployed = compared(model), ood_sets(model), deployed_chart(model)
+    found: dict[str, tuple[list[Chart], int]] = {
+        f"ranking-{kind}": ([chart], 1) for kind, chart in ranking(run, model).items()
+    }
+    if deployed is not None:
+        found["deployed"] = [deployed], 1
     if methods and sets:
-        found["histograms"] = histograms(run, methods), len(sets) if len(methods) > 1 else 3
-        found["roc"] = roc_curves(run, methods), len(methods)
-    return found | {name: (charts, 3) for name, charts in inside(run).items()}
+        found["heat-map"] = heat_map(model), 1
+        found["histograms"] = histograms(model, methods), len(sets) if len(methods) > 1 else 3
+        found["roc"] = roc_curves(model, methods), len(methods)
+    return found | {name: (charts, 3) for name, charts in inside(model).items()}
 
 
 def _scores(run: ModelRun, method: str) -> dict[str, Tensor]:

@@ -138,6 +138,22 @@ def _finish(axes: Axes, chart: Chart, first: bool) -> None:
         axes.set_xlim(chart.x_range)
     if chart.y_range:
         axes.set_ylim(chart.y_range)
+    if chart.marks:
+        _marks(axes, chart.marks)
+
+
+def _marks(axes: Axes, marks: Mapping[str, float]) -> None:
+    """Vertical lines, each with its name beside it: on the side with more room, and every next one a line lower."""
+    low, high = axes.get_xlim()
+    middle = (low * high) ** 0.5 if axes.get_xscale() == "log" else (low + high) / 2
+    axes.set_xlim(low, high)
+    for place, (name, x) in enumerate(marks.items()):
+        drawn, right = min(max(x, low), high), x <= middle  # a value beyond the axis stands at its end
+        axes.axvline(drawn, color=INK, linewidth=1.1, linestyle=(0, (4, 2)) if place else "solid")
+        axes.annotate(
+            label(name, 40), (drawn, 1), (4 if right else -4, -3 - 11 * place), xycoords=("data", "axes fraction"),
+            textcoords="offset points", ha="left" if right else "right", va="top", color=INK, size=8,
+        )  # fmt: skip
 
 
 def _legend(figure: Figure, look: Mapping[str, Style]) -> None:
@@ -199,10 +215,14 @@ def _rows(axes: Axes, labels: Sequence[str], reach: float) -> None:
 
 def _dots(axes: Axes, chart: Chart, look: Mapping[str, Style]) -> None:
     for one in chart.series:
-        style = look[one.name]
+        style, values = look[one.name], _values(one)
+        spread = np.array(one.spread) if one.spread else None
+        if one.intervals:
+            ends = [(y, y) if found is None else found for y, found in zip(values, one.intervals, strict=True)]
+            spread = np.abs(np.array(ends).T - values)
         axes.errorbar(
-            _values(one), range(len(one.y)), xerr=np.array(one.spread) if one.spread else None, fmt="o", markersize=5,
-            color=style.colour, markerfacecolor="none" if one.paper else style.colour, elinewidth=1,
+            values, range(len(one.y)), xerr=spread, fmt="o", markersize=5, color=style.colour,
+            markerfacecolor="none" if one.paper else style.colour, elinewidth=1,
         )  # fmt: skip
     _rows(axes, chart.labels, 0.7)
 
