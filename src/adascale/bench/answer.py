@@ -91,7 +91,9 @@ def _at_work(model: ModelRun) -> list[Card]:
         if info.kind == "id":
             count, total = flagged[name]
             promised = in_words(model.calibration.alpha, model.calibration.confidence)
-            text = f"of the ID test images are flagged by {model.deployed} ({_between(*share_interval(count, total))}); "
+            text = (
+                f"of the ID test images are flagged by {model.deployed} ({_between(*share_interval(count, total))}); "
+            )
             sure = "" if model.calibration.confidence else " on average"
             cards.append(Card("False alarms", f"{100 * count / total:.1f} %", f"{text}{promised} is promised{sure}"))
     caught = []

@@ -23,12 +23,11 @@ from adascale.bench.results import ModelRun, Profile, Run
 from adascale.core.errors import InputError
 from adascale.maths import metrics
 from adascale.report.charts import binned, finite, plot, styles
-from adascale.report.document import Chart, Series, Style
+from adascale.report.document import FIGURE_FORMATS, Chart, Series, Style
 from adascale.report.svg import figure_bytes
 
 PANEL = (3.5, 2.35)  # inches
 POINTS = 200  # of a ROC curve
-FORMATS = ("png", "svg", "pdf")
 Curve = Literal["shift", "perturbed"]  # |a_eps - a|, a_eps
 RANKS = "place in the order of the activations, in % of all"
 
@@ -218,8 +217,8 @@ def inside(run: ModelRun) -> dict[str, list[Chart]]:
 
 def save_all(run: Run, folder: Path | str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write every figure of every network into the folder, as ``NETWORK-FIGURE.FORMAT``."""
-    if not set(formats) <= set(FORMATS):
-        raise InputError(f"formats={list(formats)}; each must be one of {', '.join(FORMATS)}.")
+    if not set(formats) <= set(FIGURE_FORMATS):
+        raise InputError(f"formats={list(formats)}; each must be one of {', '.join(FIGURE_FORMATS)}.")
     folder, written, taken = Path(folder), list[Path](), set[str]()
     folder.mkdir(parents=True, exist_ok=True)
     for model in run.models:

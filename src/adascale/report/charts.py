@@ -66,9 +66,14 @@ def limits(values: Sequence[Tensor]) -> tuple[float, float]:
     return (low, high) if high - low > 1e-9 * max(1.0, abs(low)) else (low - 0.5, high + 0.5)
 
 
-def binned(values: Mapping[str, Tensor]) -> tuple[tuple[float, float], dict[str, Series]]:
-    """The range of all values without the tails, and for each name a histogram over it: the share in each bin."""
-    ends = limits(list(values.values()))
+def binned(
+    values: Mapping[str, Tensor], ends: tuple[float, float] | None = None
+) -> tuple[tuple[float, float], dict[str, Series]]:
+    """The range of all values without the tails, and for each name a histogram over it: the share in each bin.
+
+    ends: another range.
+    """
+    ends = ends or limits(list(values.values()))
     edges, found = torch.linspace(*ends, BINS + 1, dtype=torch.float64), {}
     for name, part in values.items():
         drawn = finite(part)

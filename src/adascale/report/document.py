@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 DASH = "\N{EN DASH}"  # printed where a value is unknown
 DIGITS = 2
+FIGURE_FORMATS = ("png", "svg", "pdf")
 _LAYOUT = {"layout": True}
 
 
