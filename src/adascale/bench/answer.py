@@ -150,7 +150,7 @@ def deployed_chart(model: ModelRun) -> Chart | None:
         series.append(Series(name, y, style=look[name], intervals=ends))
     promised = 100 * model.calibration.promised
     return Chart(
-        "dots", f"Flagged by {model.deployed}", series, list(found), y="share of the images that is flagged, in percent",
+        "dots", f"Flagged by {model.deployed}", series, list(found), y="share of the images flagged, in percent",
         x_range=(-3, 103), size=(5.2, 1.2 + 0.28 * len(found)), marks={f"promised for ID: {promised:.3g} %": promised},
     )  # fmt: skip
 
@@ -199,7 +199,8 @@ def _cost(method: str) -> Card:
     known = summaries().get(base(method))
     if known is None:
         return Card("What it costs", "not known", f"{method} is not in the registry")
-    text = f"of the network per image, and {_COSTS.get(known['cost'], known['cost'])}; the classifier alone needs 1 forward"
+    work = _COSTS.get(known["cost"], known["cost"])
+    text = f"of the network per image, and {work}; the classifier alone needs 1 forward"
     return Card("What it costs", known["passes"], text)
 
 

@@ -188,8 +188,8 @@ def _combination(found: Explanation) -> list[Step]:
     steps = [
         Step(
             f"e({one.name})",
-            f"what {one.name} adds: its weight times minus the logarithm of the share of ID images that it scores as high",
-            f"{one.weight:.4g} × {_number(one.evidence)}; its score is {one.score:.6g}",
+            f"what {one.name} adds: its weight times minus the log of the share of ID images that it scores as high",
+            f"{one.weight:.4g} * {_number(one.evidence)}; its score is {one.score:.6g}",
             one.adds,
         )
         for one in found.members

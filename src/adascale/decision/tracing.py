@@ -23,10 +23,10 @@ _CHOSEN: Mapping[Pixels, str] = {
     "largest": "the one on which the predicted logit depends most",
 }
 _STATISTICS = {
-    "q_prime": ("Q′", "λ Q + C_o, the statistic that sets the percentile", "{lam:g} × {q:.6g} + {c_o:.6g}"),
-    "q": ("Q", "Q itself is the statistic that sets the percentile", "{q:.6g}"),
-    "c_o": ("C_o", "C_o itself is the statistic that sets the percentile", "{c_o:.6g}"),
-    "q_top": ("Q′", "λ Q + the sum of the k2 strongest activations, unperturbed", "{lam:g} × {q:.6g} + {top:.6g}"),
+    "q_prime": ("Q'", "λ Q + C_o, which sets the percentile", "{lam:g} * {q:.6g} + {c_o:.6g}"),
+    "q_top": ("Q'", "λ Q + the sum of the k2 strongest as they were", "{lam:g} * {q:.6g} + {top:.6g}"),
+    "q": ("Q", "", ""),
+    "c_o": ("C_o", "", ""),
 }
 
 
@@ -61,7 +61,7 @@ class Trace:
 
     method: the variant that was traced. mask: the channel values that were moved (C, H, W); None if nobody kept it.
     values, of: how many, and of how many. activations, perturbed: ``a`` and ``a_eps`` (D,), both in the order of ``a``
-    from its largest entry; the first ``k1`` make ``q``, the first ``k2`` make ``c_o``. statistic: ``Q'`` or its ablation.
+    from its largest entry; the first ``k1`` make ``q``, the first ``k2`` make ``c_o``. statistic: ``Q'`` or another.
     reference: the same of the images that it was fitted on, ascending. rank: how many of these are at most as large.
     total: the sum of the positive activations. scale: ``e^r`` or ``r^2``. score: that of the method, which is minus
     ``scaled_energy`` unless it reads something else off the scaled logits (``logit_score``).
@@ -102,38 +102,50 @@ class Trace:
     @property
     def steps(self) -> tuple[Step, ...]:
         """Each number with the formula that gives it, from the pixels on."""
-        own = self.method
-        n, size, whole = len(self.reference), len(self.activations), len(self.scalings) == 1
+        return (*self._movement(), *self._scaled())
+
+    def _movement(self) -> list[Step]:
+        """From the pixels to the place among the reference images."""
+        own, n = self.method, len(self.reference)
         name, meaning, formula = _STATISTICS[own.statistic]
-        top = float(self.activations[: self.k2].double().sum())
-        known = {"lam": own.lam, "q": self.q, "c_o": self.c_o, "top": top}
-        letter = "e^r" if own.name == "adascale_a" else "r²"
-        return (
-            Step("x_ε", f"{self.values:,} of {self.of:,} channel values are moved by ε: {_CHOSEN[own.view.pixels]}",
-                 f"x + {own.view.step:g} sign(g)", None),
-            Step("Q", f"how far the {self.k1} strongest of {size:,} activations move ({own.k1:g} %)",
-                 f"sum of |a_ε - a| over {self.k1}", self.q),
-            Step("C_o", f"what the {self.k2} strongest are after it ({own.k2:g} %)",
-                 f"sum of ReLU(a_ε) over {self.k2}", self.c_o),
-            Step(name, meaning, formula.format(**known), self.statistic),
-            Step("F", "the share of the reference images that move at most as much", f"{self.rank} / {n}", self.share),
-            *(self._scaling(one, whole) for one in self.scalings),
-            *(() if whole else (Step("r", "the mean over the pairs of percentiles",
-                                     f"mean of {', '.join(f'{one.ratio:.6g}' for one in self.scalings)}", self.ratio),)),
-            Step(letter, "the factor of the " + ("activations" if own.name == "adascale_a" else "logits"),
-                 f"exp({self.ratio:.6g})" if own.name == "adascale_a" else f"{self.ratio:.6g}²", self.scale),
+        known = {"lam": own.lam, "q": self.q, "c_o": self.c_o, "top": float(self.activations[: self.k2].double().sum())}
+        moved = f"{self.values:,} of {self.of:,} channel values are moved by ε: {_CHOSEN[own.view.pixels]}"
+        strongest = f"how far the {self.k1} strongest of {len(self.activations):,} activations move ({own.k1:g} %)"
+        after = f"what the {self.k2} strongest are after it ({own.k2:g} %)"
+        steps = [
+            Step("x_ε", moved, f"x + {own.view.step:g} sign(g)", None),
+            Step("Q", strongest, f"sum of |a_ε - a| over {self.k1}", self.q),
+            Step("C_o", after, f"sum of ReLU(a_ε) over {self.k2}", self.c_o),
+        ]
+        if own.statistic in ("q_prime", "q_top"):
+            steps.append(Step(name, meaning, formula.format(**known), self.statistic))
+        share = f"the share of the reference images whose {name} is at most as large"
+        return [*steps, Step("F", share, f"{self.rank} / {n}", self.share)]
+
+    def _scaled(self) -> list[Step]:
+        """From there to the score."""
+        own, alone = self.method, len(self.scalings) == 1
+        steps = [self._scaling(one, alone) for one in self.scalings]
+        if not alone:
+            listed = ", ".join(f"{one.ratio:.6g}" for one in self.scalings)
+            steps.append(Step("r", "the mean over the pairs of percentiles", f"mean of {listed}", self.ratio))
+        on_activations = own.name == "adascale_a"
+        letter, what = ("e^r", "activations") if on_activations else ("r²", "logits")
+        factor = f"exp({self.ratio:.6g})" if on_activations else f"{self.ratio:.6g}²"
+        by_energy = own.logit_score == "energy"
+        score = f"-({self.scaled_energy:.6g})" if by_energy else f"{own.logit_score} of the scaled logits"
+        return [
+            *steps,
+            Step(letter, f"the factor of the {what}", factor, self.scale),
             Step("E before", "the energy of the logits as they are", "log of the sum of exp(z)", self.energy),
-            Step("E after", "the energy of the scaled logits", f"log of the sum of exp of the logits, scaled by {letter}",
-                 self.scaled_energy),
-            Step(f"S({own.name})", f"the score of {own.name}",
-                 f"-({self.scaled_energy:.6g})" if own.logit_score == "energy" else f"{own.logit_score} of the scaled logits",
-                 self.score),
-        )  # fmt: skip
+            Step("E after", "the energy of the scaled logits", f"the same, {what} times {letter}", self.scaled_energy),
+            Step(f"S({own.name})", f"the score of {own.name}", score, self.score),
+        ]
 
     def _scaling(self, one: Scaling, alone: bool) -> Step:
         size = len(self.activations)
-        percentile = f"{one.p_min:g} + (1 - {self.share:.4g}) × {one.p_max - one.p_min:g} = {one.percentile:.6g}"
-        kept = f"k = {size} - round({size} × p / 100) = {one.kept}"
+        percentile = f"{one.p_min:g} + (1 - {self.share:.4g}) * {one.p_max - one.p_min:g} = {one.percentile:.6g}"
+        kept = f"k = {size} - round({size} * p / 100) = {one.kept}"
         return Step(
             "r" if alone else f"r({one.p_min:g}, {one.p_max:g})",
             "the percentile p, and the sum of the positive activations over that of the k strongest",

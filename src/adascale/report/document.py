@@ -78,8 +78,8 @@ class Style(NamedTuple):
 class Series:
     """A curve, or a row of a grid. spread: half the height of the band around it; paper: the paper's own values.
 
-    Without ``x`` the values stand at 0, 1, 2, ..., where the labels of the chart are. intervals: the ends of each value's
-    interval, in place of a spread.
+    Without ``x`` the values stand at 0, 1, 2, ..., where the labels of the chart are. intervals: the ends of that of
+    each value, in place of a spread.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What notebooks show of verdicts, outputs, detectors and explanations; `adascale.core.displays` asks for it by name."""
+"""What notebooks show of verdicts, outputs, detectors and explanations; `core.displays` asks for it by name."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def outputs_html(outputs: Outputs) -> str:
 
 
 def _described(values: Tensor, what: str) -> dict[str, Cell]:
-    cells = {"what": Cell(text=what), "shape": Cell(text=" × ".join(map(str, values.shape)))}
+    cells = {"what": Cell(text=what), "shape": Cell(text=" x ".join(map(str, values.shape)))}
     if values.numel():
         numbers = {"least": values.min(), "mean": values.double().mean(), "largest": values.max()}
         cells |= {name: Cell(float(one), text=f"{float(one):.4g}") for name, one in numbers.items()}

@@ -58,7 +58,7 @@ def reference_chart(trace: Trace) -> Chart:
     low, high = min(float(known[0]), trace.statistic), max(float(known[-1]), trace.statistic)
     room = 0.06 * (high - low) or 1.0
     series = [Series("reference", [0.0, *y, 1.0], [low - room, *x, high + room], style=Style(ID_COLOUR))]
-    symbol = "Q′" if trace.method.statistic in ("q_prime", "q_top") else trace.method.statistic
+    symbol = "Q'" if trace.method.statistic in ("q_prime", "q_top") else trace.method.statistic
     return Chart(
         "lines", f"{symbol} among the {n} reference images", series, x=f"{symbol} (more: moves further)",
         y="F, share at most as large", x_range=(low - room, high + room), y_range=(-0.03, 1.06), size=SIZE,

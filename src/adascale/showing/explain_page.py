@@ -36,7 +36,8 @@ def _shown(found: Explanation, detector: OODDetector) -> dict[str, Any]:
     pictures: dict[str, Image.Image] = {} if picture is None else {"The picture as the network gets it": picture}
     if picture is not None and moved is not None and found.trace is not None:
         trace = found.trace
-        words = f"{trace.values:,} of {trace.of:,} channel values are moved by {trace.view.step:g}; theirs are the pixels marked"
+        count = f"{trace.values:,} of {trace.of:,} channel values are moved by {trace.view.step:g}"
+        words = f"{count}; the pixels they belong to are marked"
         pictures[words] = marked_picture(picture, moved)
     return {"one": found, "name": found.name or "the image", "pictures": pictures, "charts": charts(found)}
 

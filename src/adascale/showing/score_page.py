@@ -118,7 +118,7 @@ def cards(scored: Scored, calibration: Calibration) -> list[dict[str, str]]:
         ("Promised", f"at most {in_words(calibration.promised, calibration.confidence)}",
          "of in-distribution images are flagged" + ("" if calibration.confidence else ", on average")),
         ("Threshold", f"{calibration.threshold:.4g}",
-         f"from {len(calibration.scores):,} calibration images; flagged is a p-value of at most {calibration.level:.4g}"),
+         f"from {len(calibration.scores):,} calibration images; a p-value up to {calibration.level:.4g} is flagged"),
         ("Most unusual", f"p = {first.row['p_value']:.3g}", str(first.row["image"])),
     ]  # fmt: skip
     return [{"question": question, "answer": answer, "text": text} for question, answer, text in found]
