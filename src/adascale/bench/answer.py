@@ -151,7 +151,7 @@ def deployed_chart(model: ModelRun) -> Chart | None:
     promised = 100 * model.calibration.promised
     return Chart(
         "dots", f"Flagged by {model.deployed}", series, list(found), y="share of the images flagged, in percent",
-        x_range=(-3, 103), size=(5.2, 1.2 + 0.28 * len(found)), marks={f"promised for ID: {promised:.3g} %": promised},
+        x_range=(-3, 103), size=(4.4, 1.1 + 0.28 * len(found)), marks={f"promised for ID: {promised:.3g} %": promised},
     )  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def _ranked(title: str, rows: list[Row], deployed: str, note: str) -> Chart:
             series.append(Series(name, y, style=style, intervals=ends if any(ends) else ()))
     return Chart(
         "dots", title, series, [row.method for row in rows], y="mean AUROC in percent, 95 % interval", note=note,
-        size=(5.2, 1.3 + 0.22 * len(rows)),
+        size=(4.4, 1.2 + 0.21 * len(rows)),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from adascale.bench.evidence import evidence_table
 from adascale.bench.results import ModelRun, Row, Run
 from adascale.bench.tables import absences, leads, mean_summary, per_set, summaries
 from adascale.report import html
-from adascale.report.document import Cell, Column, Line, Table
+from adascale.report.document import Cell, Chart, Column, Line, Table
 from adascale.storage.atomic import write_text
 
 
@@ -111,6 +111,13 @@ def _sets(run: Run, look: Look) -> dict[tuple[str, Kind], dict[Spectrum, Table]]
     }
 
 
+def _histograms(model: ModelRun, name: str, methods: Sequence[str]) -> list[Chart]:
+    """The scores on one set, one method beside the other."""
+    size = plots.panel(len(methods))
+    found = {method: plots.histograms(model, [method], [name])[0] for method in methods}
+    return [replace(chart, title=method, size=size) for method, chart in found.items()]
+
+
 def _network(run: Run, model: ModelRun) -> dict[str, Any]:
     """The charts of one network; none of scores or of AdaSCALE's quantities where there are none of these."""
     methods = plots.compared(model) if plots.ood_sets(model) else []
@@ -121,7 +128,7 @@ def _network(run: Run, model: ModelRun) -> dict[str, Any]:
         "ranking": ranking(run, model),
         "deployed": deployed_table(model),
         "deployed_chart": deployed_chart(model),
-        "histograms": {method: plots.histograms(model, [method]) for method in methods},
+        "histograms": {name: _histograms(model, name, methods) for name in (plots.ood_sets(model) if methods else ())},
         "curves": plots.roc_curves(model, methods),
         "inside": inside,
         "premise": plots.premise(model) if inside else "",

@@ -26,10 +26,15 @@ from adascale.report.charts import binned, finite, plot, styles
 from adascale.report.document import FIGURE_FORMATS, Chart, Series, Style
 from adascale.report.svg import figure_bytes
 
-PANEL = (3.5, 2.35)  # inches
+PANEL, WIDE = (3.5, 2.35), (4.6, 2.5)  # inches; wide where there are only one or two panels
 POINTS = 200  # of a ROC curve
 Curve = Literal["shift", "perturbed"]  # |a_eps - a|, a_eps
 RANKS = "place in the order of the activations, in % of all"
+
+
+def panel(count: int) -> tuple[float, float]:
+    """The size of each of so many panels, which stand side by side."""
+    return PANEL if count > 2 else WIDE
 
 
 def kinds(run: ModelRun) -> dict[str, Kind]:
@@ -133,13 +138,15 @@ def _curves(run: ModelRun, quantity: Curve, sets: Sequence[str] | None, title: s
     )
     low = 0.0 if float(mean.min()) >= 0 else float((mean - deviation).min())
     high = float((mean + deviation).max())
-    for name in others if sets is None else sets:
+    chosen = others if sets is None else list(sets)
+    for name in chosen:
         first, last = min(curves[name].x), max(curves[name].x)
         charts.append(
             Chart(
                 "lines", name, [curves[known], curves[name]], x=RANKS, y=title,
                 log=first > 0 and last / first > 30,  # the strongest few percent are what counts
-                x_range=(first, last), y_range=(low, high + 0.05 * (high - low) or 1.0), size=PANEL,
+                x_range=(first, last), y_range=(low, high + 0.05 * (high - low) or 1.0),
+                size=panel(len(chosen)),
             )
         )  # fmt: skip
     return charts
@@ -178,21 +185,31 @@ def _ridges(run: ModelRun, quantity: Literal["percentile", "ratio"], title: str)
 
 
 def premise(run: ModelRun) -> str:
-    """Whether AdaSCALE's premise, that the strongest activations of OOD images move further, holds on these sets."""
+    """Whether AdaSCALE's premise, that the strongest activations of OOD images move further, holds on these sets.
+
+    It does on a set whose mean ``Q`` is above that of ID by more than two standard errors of the difference.
+    """
     known, *others = _profiled(run)
-    found = {name: mean_ratio(run.profiles[name].q, run.profiles[known].q) for name in others if name in ood_sets(run)}
-    ratios = {name: ratio for name, ratio in found.items() if ratio is not None}
-    against = {name: ratio for name, ratio in ratios.items() if ratio <= 1}
-    if not ratios:
+    reference = finite(run.profiles[known].q)
+    found, held = dict[str, float](), set[str]()
+    for name in (name for name in others if name in ood_sets(run)):
+        own, ratio = finite(run.profiles[name].q), mean_ratio(run.profiles[name].q, reference)
+        if ratio is None or min(len(own), len(reference)) < 2:
+            continue
+        found[name] = ratio
+        error = (own.var() / len(own) + reference.var() / len(reference)).sqrt()
+        held |= {name} if own.mean() - reference.mean() > 2 * error else set()
+    if not found:
         return ""
-    if not against:
-        least = min(ratios, key=lambda name: ratios[name])
-        return f"It holds here: Q is at least {ratios[least]:.2f} times that of ID ({least}), and more on other sets."
-    listed = ", ".join(f"{name} ({ratio:.2f})" for name, ratio in against.items())
-    rest = "on no set" if len(against) == len(ratios) else f"on {len(ratios) - len(against)} of {len(ratios)} sets only"
+    listed = ", ".join(f"{name} {ratio:.2f}" for name, ratio in found.items() if name not in held)
+    if not listed:
+        least = min(found, key=lambda name: found[name])
+        return f"It holds here: on every set the mean Q is above that of ID, {found[least]:.2f} times on {least}."
+    rest = "no set" if not held else f"{len(held)} of {len(found)} sets"
     return (
-        f"It does not hold here: the mean Q is above that of ID {rest}, and not on {listed}. On such sets the adaptive "
-        "percentile works against the detector; what tells them apart is the scaling itself, or another member."
+        f"Here it holds on {rest}: the mean Q is not above that of ID by more than chance on the others (as a multiple "
+        f"of that of ID: {listed}). There the adaptive percentile does not help to tell them apart; what does is the "
+        "scaling itself, or another method."
     )
 
 

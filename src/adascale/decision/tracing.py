@@ -113,7 +113,7 @@ class Trace:
         strongest = f"how far the {self.k1} strongest of {len(self.activations):,} activations move ({own.k1:g} %)"
         after = f"what the {self.k2} strongest are after it ({own.k2:g} %)"
         steps = [
-            Step("x_ε", moved, f"x + {own.view.step:g} sign(g)", None),
+            Step("x_ε", moved, f"x + {own.view.step:g} " + ("* sign(g)" if own.view.needs_gradient else "* ±1"), None),
             Step("Q", strongest, f"sum of |a_ε - a| over {self.k1}", self.q),
             Step("C_o", after, f"sum of ReLU(a_ε) over {self.k2}", self.c_o),
         ]
@@ -148,7 +148,9 @@ class Trace:
         kept = f"k = {size} - round({size} * p / 100) = {one.kept}"
         return Step(
             "r" if alone else f"r({one.p_min:g}, {one.p_max:g})",
-            "the percentile p, and the sum of the positive activations over that of the k strongest",
+            "from the percentile p: the sum of the positive activations over that of the k strongest"
+            if one is self.scalings[0]
+            else "the same for another pair of percentiles",
             f"p = {percentile}; {kept}; {self.total:.6g} / {one.kept_sum:.6g}",
             one.ratio,
         )

@@ -94,7 +94,8 @@ def plot(*charts: Chart, columns: int = 1) -> Figure:
         _finish(axes, chart, first=place % columns == 0)
     for axes in panels[len(charts) :]:
         axes.set_visible(False)
-    if charts[0].kind == "roc" or (charts[0].kind not in _NAMED_ROWS and len(look) > 1):
+    named = charts[0].kind in _NAMED_ROWS or set(look) == set(charts[0].labels)  # beside the axis
+    if charts[0].kind == "roc" or (not named and len(look) > 1):
         _legend(figure, look)
     return figure
 

@@ -15,7 +15,7 @@ from adascale.maths.conformal import Calibration
 from adascale.report.charts import COLOURS, ID_COLOUR, binned, finite, limits
 from adascale.report.document import Chart, Series, Style
 
-SIZE = (5.2, 2.9)
+SIZE = (4.6, 2.7)
 _POINTS = 200  # of a curve
 _CALIBRATION, _SCORED, _IMAGE = "calibration images", "scored images", "this image"
 _STYLES = {_CALIBRATION: Style(ID_COLOUR), _SCORED: Style(COLOURS[0])}
@@ -23,14 +23,13 @@ _STYLES = {_CALIBRATION: Style(ID_COLOUR), _SCORED: Style(COLOURS[0])}
 
 def charts(found: Explanation) -> dict[str, Chart]:
     """Every chart that there is something to draw of, by a description."""
-    made = {}
+    made = {"The score among those of the calibration images": score_chart(found.calibration, found.score)}
     if found.members:
         made["What each member adds to the score"] = member_chart(found)
     if found.trace is not None:
         made["Activations before and after the pixels are moved, the strongest first"] = activation_chart(found.trace)
         made["The statistic of this image among those of the reference images"] = reference_chart(found.trace)
         made["The ratio r of this image for every percentile"] = ratio_chart(found.trace)
-    made["The score among those of the calibration images"] = score_chart(found.calibration, found.score)
     return made
 
 
@@ -67,17 +66,18 @@ def reference_chart(trace: Trace) -> Chart:
 
 
 def ratio_chart(trace: Trace) -> Chart:
-    """``r`` over the percentile: where it starts, and where this image got it."""
+    """``r`` over the percentile, and where this image got it; of several pairs of percentiles, their mean ``r``."""
     low = min(one.p_min for one in trace.scalings)
     high = max(one.p_max for one in trace.scalings)
     low, high = (low, high) if high > low else (low - 1, high + 1)
     grid = torch.linspace(low, high, _POINTS, dtype=torch.float64)
-    ranking = Ranking(trace.activations[None])
+    ranking, alone = Ranking(trace.activations[None]), len(trace.scalings) == 1
     ratios = [float(ranking.ratio_above(p[None].numpy())[0]) for p in grid]
     return Chart(
         "lines", "Ratio by percentile", [Series("r", ratios, grid.tolist(), style=Style(ID_COLOUR))],
         x="percentile p", y="r, all over the k strongest", x_range=(low, high), size=SIZE,
-        marks={f"this image: p = {trace.percentile:.4g}, r = {trace.ratio:.4g}": trace.percentile},
+        marks={f"this image: p = {trace.percentile:.4g}, r = {trace.ratio:.4g}": trace.percentile} if alone else {},
+        note="" if alone else f"mean of {len(trace.scalings)} pairs: r = {trace.ratio:.4g}",
     )  # fmt: skip
 
 
@@ -88,7 +88,7 @@ def member_chart(found: Explanation) -> Chart:
         Series("usual for ID", [one.usual for one in found.members], style=Style(ID_COLOUR)),
     ]
     names = [one.name for one in found.members]
-    size = (5.2, 1.4 + 0.35 * len(names))
+    size = (4.6, 1.3 + 0.35 * len(names))
     return Chart("bars", "What each member adds", series, names, y="adds to the score", size=size)
 
 

@@ -24,7 +24,8 @@ def write_page(found: Sequence[Explanation], detector: OODDetector, path: Path |
 def explain_page(found: Sequence[Explanation], detector: OODDetector) -> str:
     """The page as text. It needs ``adascale[report]``."""
     return html.page(
-        "explain.html", found=[_shown(one, detector) for one in found], method=str(detector.method),
+        "explain.html", found=[_shown(one, detector) for one in found], name=detector.method.name,
+        method=str(detector.method),
         setting=detector.setting, guarantee=detector.guarantee, compared=_compared(found),
         toc=[(f"image-{i}", one.name or f"image {i}") for i, one in enumerate(found, start=1)],
     )  # fmt: skip
@@ -39,7 +40,7 @@ def _shown(found: Explanation, detector: OODDetector) -> dict[str, Any]:
         count = f"{trace.values:,} of {trace.of:,} channel values are moved by {trace.view.step:g}"
         words = f"{count}; the pixels they belong to are marked"
         pictures[words] = marked_picture(picture, moved)
-    return {"one": found, "name": found.name or "the image", "pictures": pictures, "charts": charts(found)}
+    return {"one": found, "name": found.name or "the image", "pictures": pictures, "charts": list(charts(found).items())}
 
 
 def _compared(found: Sequence[Explanation]) -> list[tuple[str, str, list[str]]]:
@@ -52,6 +53,8 @@ def _compared(found: Sequence[Explanation]) -> list[tuple[str, str, list[str]]]:
         values = [own[symbol] for own in steps if symbol in own]
         if symbol == "verdict":
             rows.append((symbol, "", [one.meaning for one in values]))
+        elif symbol.startswith("r("):
+            continue  # r, their mean, is enough here
         elif len(values) == len(steps) and all(one.value is not None for one in values):
             rows.append((symbol, step.meaning if symbol == "τ" else "", [f"{one.value:.6g}" for one in values]))
     return rows
