@@ -40,7 +40,12 @@ def _shown(found: Explanation, detector: OODDetector) -> dict[str, Any]:
         count = f"{trace.values:,} of {trace.of:,} channel values are moved by {trace.view.step:g}"
         words = f"{count}; the pixels they belong to are marked"
         pictures[words] = marked_picture(picture, moved)
-    return {"one": found, "name": found.name or "the image", "pictures": pictures, "charts": list(charts(found).items())}
+    return {
+        "one": found,
+        "name": found.name or "the image",
+        "pictures": pictures,
+        "charts": list(charts(found).items()),
+    }
 
 
 def _compared(found: Sequence[Explanation]) -> list[tuple[str, str, list[str]]]:

@@ -131,7 +131,7 @@ def p_value_chart(scored: Scored) -> Chart:
     flat = [1 / _BINS] * 2
     series = [
         Series("scored images", counts.tolist(), edges.tolist(), style=Style(COLOURS[0])),
-        Series("in-distribution images alone", [1 / _BINS] * _BINS, edges.tolist(), style=Style(ID_COLOUR)),
+        Series("in-distribution alone", [1 / _BINS] * _BINS, edges.tolist(), style=Style(ID_COLOUR)),
     ]
     top = 1.12 * max(float(counts.max()), *flat)
     return Chart(
