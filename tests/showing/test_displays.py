@@ -87,6 +87,6 @@ def test_a_run_is_a_sortable_table_and_two_displays_do_not_share_ids() -> None:
     run = made_up_run(images=30, profiles=False)
     first, second = run._repr_html_(), run._repr_html_()
     assert first.count('class="sortable"') == 1
-    assert "near-OOD" in first.lower()
+    assert "Near-OOD" in first
     assert first != second
     assert "http" not in first

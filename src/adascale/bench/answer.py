@@ -79,7 +79,8 @@ def _lead(model: ModelRun, first: str, second: str, kind: str) -> Difference | N
     names += [name for name, info in model.sets.items() if info.kind == kind]
     if len(names) < 2:
         return None
-    return paired_bootstrap(*([model.scores[method][name] for name in names] for method in (first, second)))
+    mine, theirs = ([model.scores[method][name] for name in names] for method in (first, second))
+    return paired_bootstrap(mine, theirs)
 
 
 def _at_work(model: ModelRun) -> list[Card]:

@@ -54,7 +54,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"thumbnail": thumbnail, "tiny": tiny, "percent": lambda share: f"{100 * share:.2f}"}
+    made.filters |= {"thumbnail": thumbnail, "tiny": tiny}
+    made.filters["percent"] = lambda share: f"{100 * share:.2f}"
     made.filters["lines"] = lambda value: json.dumps(value, indent=2, default=str).split("\n")
     made.globals |= {"spans": _spans, "contents": _contents}
     return made

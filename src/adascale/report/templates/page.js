@@ -26,7 +26,7 @@ if (buttons.length) {
   close.addEventListener("click", () => dialog.close());
   dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
   dialog.setAttribute("aria-label", "Enlarged picture");
-  dialog.append(large, text, close);
+  dialog.append(text, close);
   document.body.append(dialog);
   for (const button of buttons) {
     button.addEventListener("click", () => {
@@ -34,6 +34,7 @@ if (buttons.length) {
       large.src = image.src;
       large.alt = image.alt;
       large.className = image.className;
+      dialog.prepend(large);
       text.textContent = image.title || image.alt;
       dialog.showModal();
     });
