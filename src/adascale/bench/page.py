@@ -87,7 +87,7 @@ def _heat(run: Run, model: ModelRun, summary: Table) -> Table:
     for row in rows:
         by_method.setdefault(row.method, {})[row.dataset] = Cell(100 * row.auroc)
     lines = [Line(one.label, by_method[one.label]) for one in summary.lines if one.label in by_method]
-    return hinted(Table(model.model, columns, lines, head="method"))
+    return hinted(Table(f"AUROC on every set, {model.model}", columns, lines, head="method"))
 
 
 def _depths(table: Table) -> Callable[[str], str]:
