@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar with rate and remaining time on a terminal, a line now and then in a log; a bar in a notebook."""
+"""Progress on stderr: a bar on a terminal, a line now and then in a log; in a notebook a bar below the cell."""
 
 from __future__ import annotations
 
