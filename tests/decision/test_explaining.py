@@ -61,6 +61,8 @@ def test_the_traced_numbers_give_the_score_of_the_verdict(method: str, parameter
         score = by_hand(found, detector, verdict.logits[0].double().numpy())
         assert found.trace is not None
         assert found.trace.score == pytest.approx(score, rel=1e-9)
+        ratios = [one.ratio for one in found.trace.scalings]
+        assert sum(ratios) / len(ratios) == pytest.approx(found.trace.ratio, rel=1e-9)
         if method == "combined":
             (own,) = (one for one in found.members if one.name == "adascale_l")
             assert own.score == pytest.approx(score, rel=1e-9)

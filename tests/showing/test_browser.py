@@ -45,6 +45,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text("utf8")
 
 
+@pytest.fixture(scope="module")
 def pages() -> dict[str, str]:
     run = made_up_run(methods=["combined", "adascale_a", "msp"], sets=SETS, images=60, full=False)
     model = dataclasses.replace(run.models[0], deployed="combined", calibration=Calibration(torch.randn(90) - 18))
@@ -86,9 +87,11 @@ def checked(tab: Page, axe: str, scheme: str, width: int) -> dict[str, Any]:
 
 @needs_browser
 @pytest.mark.slow
-def test_pages_have_no_error_no_overflow_and_no_serious_violation(axe: str, tmp_path: Path) -> None:
+def test_pages_have_no_error_no_overflow_and_no_serious_violation(
+    axe: str, pages: dict[str, str], tmp_path: Path
+) -> None:
     with page(tmp_path) as tab:
-        for name, text in pages().items():
+        for name, text in pages.items():
             (tmp_path / f"{name}.html").write_text(text)
             tab.look(390, 900)
             tab.open((tmp_path / f"{name}.html").as_uri())
@@ -100,8 +103,8 @@ def test_pages_have_no_error_no_overflow_and_no_serious_violation(axe: str, tmp_
 
 @needs_browser
 @pytest.mark.slow
-def test_a_click_enlarges_a_picture_and_saves_a_figure(tmp_path: Path) -> None:
-    (tmp_path / "scores.html").write_text(pages()["scores"])
+def test_a_click_enlarges_a_picture_and_saves_a_figure(pages: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "scores.html").write_text(pages["scores"])
     with page(tmp_path) as tab:
         tab.look(390, 900)
         tab.open((tmp_path / "scores.html").as_uri())
