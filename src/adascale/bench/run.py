@@ -146,6 +146,7 @@ class Job:
             unreadable=self.unreadable,
             evidence={name: part.evidence for name, part in scored.items() if part.evidence},
             as_fit=next(filter(self.methods.__contains__, self._labels_as_fit()), ""),
+            calibration=self.fitted[deployed].calibration if deployed else None,
         )
 
     def _labels_as_fit(self) -> Iterator[str]:

@@ -34,7 +34,7 @@ from adascale.storage.locks import claimed
 
 def bench(given: BenchCommand) -> None:
     """Run every method on every network, write the tables and the report, print the table."""
-    if given.report:
+    if given.report or given.figures:
         optional("matplotlib", "report")  # before the work, not after it
     usable_device(given.device)
     look = Look(given.sort, given.top, column_names(given.columns))
@@ -58,6 +58,11 @@ def bench(given: BenchCommand) -> None:
 
             write_report(result, out / "report.html", look)
             files.append(out / "report.html")
+        if given.figures:
+            from adascale.bench.plots import save_all
+
+            save_all(result, out / "figures", given.figures)
+            files.append(out / "figures")
     if given.as_json:
         print(json.dumps(tables.as_json(result)))
     else:

@@ -19,6 +19,7 @@ from adascale.maths import promise
 from adascale.network.class_names import class_names
 from adascale.network.specs import check_spec
 from adascale.network.trained import is_network_list
+from adascale.report.document import FIGURE_FORMATS
 from adascale.storage.remote import Place, Url, as_place, check_local, is_url
 from adascale.storage.rows import SUFFIXES
 
@@ -63,6 +64,13 @@ def column_names(texts: list[str] | None) -> list[str]:
     for name in parts:
         named(name)
     return list(parts)
+
+
+def figure_formats(value: Any) -> Any:
+    for text in value or []:
+        if text not in FIGURE_FORMATS:
+            raise InputError(f"--figures {text}: give one of {', '.join(FIGURE_FORMATS)}.")
+    return value
 
 
 def known_columns(value: Any) -> Any:

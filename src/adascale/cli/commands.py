@@ -75,6 +75,7 @@ class ScoreCommand(TrustOptions, WorkerOptions, ReadOptions, Command, module="fi
     )
     lines: bool = option(False, "Print the rows as JSON lines on stdout.", "--jsonl")
     decide: bool = option(False, "Only the decisions, at about the price of a forward pass.", "--decide")
+    report: Path | None = option(None, "Also write an HTML page of the scored images.", check=checks.writable)
     evidence: bool = option(False, "Also what each member of a combined method adds to the score.", "--evidence")
     alpha: float | None = option(
         None, "Share of in-distribution images that may be flagged [default: as fitted].", check=checks.alpha
@@ -102,6 +103,10 @@ class ScoreCommand(TrustOptions, WorkerOptions, ReadOptions, Command, module="fi
             )
         if self.decide and self.evidence:
             raise InputError("--decide gives no scores, so there is no --evidence for them; leave one of the two out.")
+        if self.decide and self.report is not None:
+            raise InputError(
+                "--report shows scores and p-values, which --decide does not compute; leave one of them out."
+            )
         if self.decide and self.fdr is not None:
             raise InputError("--fdr needs the p-values, which --decide does not compute; leave one of them out.")
         if self.no_confidence and self.confidence is not None:
@@ -246,6 +251,7 @@ class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, WorkerOptions, C
     untuned: bool = option(False, "Also run the methods that fit tunes without tuning.", "--untuned")
     sort: str = option("", f"Sort by {SORTS}; or method [default: near-auroc].", check=checks.known_sort)
     top: int | None = option(None, "Show only the first lines; results.csv and .json have all.", min=1)
+    figures: Texts = option(None, "Also every figure in OUT/figures: svg, pdf, png.", check=checks.figure_formats)
     columns: Texts = option(
         None, "Columns of the terminal, tables.md and tables.tex, named as for --sort.", check=checks.known_columns
     )

@@ -27,6 +27,7 @@ from adascale.images.sources import ImageSet, find_images
 from adascale.network.class_names import class_names
 from adascale.network.ready import usable_device
 from adascale.network.specs import absolute
+from adascale.showing.score_page import Scored, write_page
 from adascale.storage.locks import claimed
 from adascale.storage.remote import Place, unfinished
 from adascale.storage.rows import Journal
@@ -117,10 +118,13 @@ def _score(given: ScoreCommand, found: ImageSet, files: list[DetectorFile], jour
     columns = folders.columns(loaded, given.decide, given.evidence)
     start = journal.done(given.batch_size, len(found)) if journal else 0
     tally, marked = folders.Tally(columns), dict[str, Discoveries]()
+    seen = None if given.report is None else Scored()
     printed = Printed(columns, given.form, waits=given.fdr is not None)
     if journal and start:
         say(f"resuming after {start} of {len(found)} images")
         tally.add(journal.rows())
+        if seen is not None:
+            seen.add(journal.rows())
     with resumable(journal is not None):
         if given.decide:
             made = folders.decide_images(next(iter(loaded.values())), found, start, given.passes())
@@ -130,6 +134,8 @@ def _score(given: ScoreCommand, found: ImageSet, files: list[DetectorFile], jour
             for batch in made:
                 (journal.append if journal else printed.append)(batch)
                 tally.add(batch)
+                if seen is not None:
+                    seen.add(batch)
     rows = journal.rows if journal else printed.rows
     if given.fdr is not None:
         marked = find_discoveries(rows(), columns, given.fdr)
@@ -140,6 +146,9 @@ def _score(given: ScoreCommand, found: ImageSet, files: list[DetectorFile], jour
     else:
         printed.finish(marked)
     note_limits(marked, loaded, given.fdr)
+    if seen is not None and given.report is not None:
+        write_page(seen, found, next(iter(loaded.values())), given.report, source_of(given.images))
+        say(f"wrote {given.report}")
     end(tally.failed, len(found))
 
 

@@ -16,6 +16,7 @@ from adascale.cli.groups import NetworksOptions, TrustOptions
 from adascale.cli.workers import spread_over
 from adascale.cluster.executor import Executor
 from adascale.core.errors import InputError
+from adascale.core.extras import optional
 from adascale.decision.detector_file import DetectorFile
 from adascale.decision.ood_detector import OODDetector
 from adascale.decision.saved import trusted_spec
@@ -121,9 +122,14 @@ def check_output(output: Place, names: set[str]) -> None:
 
 
 def check_asked(given: ScoreCommand, files: list[DetectorFile]) -> None:
-    """Refuse --decide for several detectors, and --evidence where no method combines others."""
+    """Refuse --decide and --report for several detectors, and --evidence where no method combines others."""
     if given.decide and len(files) > 1:
         raise InputError(f"--decide takes one detector; {len(files)} were given.")
+    if given.report is not None:
+        optional("matplotlib", "report")  # before the work, not after it
+        if len(files) > 1 or given.on is not None:
+            what = f"{len(files)} were given" if len(files) > 1 else f"--on {given.on} writes shards"
+            raise InputError(f"--report shows one detector's rows in one file; {what}.")
     methods = [file.method() for file in files] if given.evidence else []
     if methods and not any(method.speakers for method in methods):
         names = ", ".join(method.name for method in methods)

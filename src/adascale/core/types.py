@@ -12,6 +12,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from adascale.core.displays import drawn
 from adascale.core.errors import InputError
 
 Pixels = Literal["trivial", "random", "salient", "largest", "all"]
@@ -162,6 +163,9 @@ class Outputs:
 
     def __len__(self) -> int:
         return len(self.logits)
+
+    def _repr_html_(self) -> str:
+        return str(drawn("outputs_html", self))
 
     def __getitem__(self, rows: slice | Tensor) -> Outputs:
         """The chosen rows, in the order asked for."""

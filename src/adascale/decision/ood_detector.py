@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from adascale.core.displays import drawn
 from adascale.core.engines import TORCH
 from adascale.core.shards import Shards
 from adascale.core.types import Outputs
@@ -310,6 +311,14 @@ class OODDetector(Recalibrating):
     ) -> list[Self]:
         """Several saved detectors of one network, which is hashed and checked once."""
         return load_detectors(cls, files, model, method, alpha, confidence, **network)
+
+    def plot(self, images: Any = None) -> Any:
+        """A matplotlib figure of the calibration scores and the threshold; with images, of their scores too."""
+        self._calibrated()
+        return drawn("detector_plot", self, images)
+
+    def _repr_html_(self) -> str:
+        return str(drawn("detector_html", self))
 
     def __repr__(self) -> str:
         state = self.calibration.guarantee() if self.calibration else "not fitted"
