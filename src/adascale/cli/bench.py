@@ -17,10 +17,10 @@ from adascale.bench.suites import SuiteImages
 from adascale.cli import options
 from adascale.cli.cache import settle
 from adascale.cli.checks import column_names
-from adascale.cli.commands import BenchCommand
 from adascale.cli.console import end, resumable, say
 from adascale.cli.images import suite_images
 from adascale.cli.networks import networks
+from adascale.cli.research_commands import BenchCommand
 from adascale.cli.workers import executor_of
 from adascale.core.errors import InputError
 from adascale.core.extras import optional

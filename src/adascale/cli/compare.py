@@ -10,8 +10,8 @@ from rich.table import Table
 
 from adascale.bench.compare import Differences, Moved
 from adascale.bench.compare import compare as comparison
-from adascale.cli.commands import CompareCommand
 from adascale.cli.console import say
+from adascale.cli.research_commands import CompareCommand
 
 
 def compare(given: CompareCommand) -> None:

@@ -13,10 +13,10 @@ from adascale import detectors
 from adascale.bench.run import tested
 from adascale.cli import options
 from adascale.cli.cache import settle
-from adascale.cli.commands import StudyCommand
 from adascale.cli.console import end, plain_table, resumable, say
 from adascale.cli.images import suite_images
 from adascale.cli.networks import listed, networks
+from adascale.cli.research_commands import StudyCommand
 from adascale.cli.workers import executor_of
 from adascale.core.errors import InputError
 from adascale.core.extras import optional

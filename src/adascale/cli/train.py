@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from adascale.cli import options
-from adascale.cli.commands import TrainCommand
 from adascale.cli.console import end, resumable, say
+from adascale.cli.research_commands import TrainCommand
 from adascale.core.errors import InputError
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet, find_labelled

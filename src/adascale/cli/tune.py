@@ -14,10 +14,10 @@ from adascale.bench.run import Entry, Job
 from adascale.cli import options
 from adascale.cli.cache import settle
 from adascale.cli.checks import method_names
-from adascale.cli.commands import TuneCommand
 from adascale.cli.console import resumable, say
 from adascale.cli.images import tuning_images
 from adascale.cli.networks import listed, networks
+from adascale.cli.research_commands import TuneCommand
 from adascale.cli.workers import executor_of
 from adascale.core.errors import InputError
 from adascale.core.folders import cache_folder
