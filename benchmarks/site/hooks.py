@@ -35,10 +35,15 @@ def pages() -> dict[str, str]:
 
 def on_config(config: Any) -> Any:
     """Fill the parts of the navigation that have a page for each command or module."""
-    names = [name.removeprefix("adascale.") for name in sorted({".".join(m.split(".")[:2]) for m in name_pages.listed()})]
+    names = [
+        name.removeprefix("adascale.") for name in sorted({".".join(m.split(".")[:2]) for m in name_pages.listed()})
+    ]
     filled = {
         "Modules": [{name: f"reference/python/{name}.md"} for name in names],
-        "Commands": ["reference/cli/index.md", *({name: f"reference/cli/{name}.md"} for name in command_pages.commands())],
+        "Commands": [
+            "reference/cli/index.md",
+            *({name: f"reference/cli/{name}.md"} for name in command_pages.commands()),
+        ],
     }
     config.nav = _navigation(config.nav, filled)
     return config
