@@ -23,6 +23,7 @@ ADOPTED = {
     "SECURITY.md": "project/security-policy.md",
     "benchmarks/RESULTS.md": "results/costs.md",
 }
+OPTIONAL = ("explain.md", "places.md", "cluster.md")
 _LINK = re.compile(r"(!?)\[((?:[^\]`]|`[^`]*`)*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -30,6 +31,35 @@ def pages() -> dict[str, str]:
     """Address of every generated page -> its Markdown."""
     found = {address: (ROOT / name).read_text("utf8") for name, address in ADOPTED.items()}
     return found | command_pages.pages() | name_pages.pages() | notebook_pages.pages()
+
+
+def on_config(config: Any) -> Any:
+    """Fill the parts of the navigation that have a page for each command or module."""
+    names = [
+        name.removeprefix("adascale.") for name in sorted({".".join(m.split(".")[:2]) for m in name_pages.listed()})
+    ]
+    filled = {
+        "Modules": [{name: f"reference/python/{name}.md"} for name in names],
+        "Commands": [
+            "reference/cli/index.md",
+            *({name: f"reference/cli/{name}.md"} for name in command_pages.commands()),
+        ],
+    }
+    config.nav = _navigation(config.nav, filled)
+    return config
+
+
+def _navigation(nav: list[Any], filled: dict[str, list[Any]]) -> list[Any]:
+    found = []
+    for entry in nav:
+        for title, below in entry.items() if isinstance(entry, dict) else ((None, entry),):
+            if title in filled:
+                found.append({title: filled[title]})
+            elif isinstance(below, list):
+                found.append({title: _navigation(below, filled)})
+            elif below not in OPTIONAL or (ROOT / "docs" / below).exists():
+                found.append(entry)
+    return found
 
 
 def on_files(files: Any, config: Any) -> Any:

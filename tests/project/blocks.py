@@ -25,7 +25,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 CODE = {"python", "py", "sh"}
-SHOWN = {"text", "json", "toml", ""}  # what is shown and cannot be run; other tests load the TOML files
+SHOWN = {"text", "json", "toml", "yaml", ""}  # what is shown and cannot be run; other tests load the TOML files
 _BLOCK = re.compile(
     r"(?:<!-- not run: (?P<reason>[^\n]+) -->\n\n?)?^```(?P<language>\w*)\n(?P<code>.*?)^```$", re.DOTALL | re.M
 )
