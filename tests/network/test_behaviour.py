@@ -117,6 +117,35 @@ class TestChangedWeights:
                 use()
         assert len(detector.fit(IMAGES)(IMAGES[:4])) == 4
 
+    @pytest.mark.parametrize("how", ["copied", "one tensor", "a row", "other memory", "another layer"])
+    def test_a_change_that_torch_does_not_count_is_refused(self, how: str) -> None:
+        model: Any = seeded(SmallNet)
+        detector = OODDetector(model, "msp").fit(IMAGES)
+        detector(IMAGES[:4])
+        if how == "copied":
+            for tensor in model.parameters():
+                tensor.data.copy_(torch.rand_like(tensor))
+        elif how == "one tensor":
+            model.fc.weight.data.mul_(1.01)
+        elif how == "a row":
+            model.fc.weight.data[-1] = 0.5
+        elif how == "other memory":
+            model.fc.weight.data = torch.rand_like(model.fc.weight)
+        else:
+            model.fc = nn.Linear(model.fc.in_features, model.fc.out_features)
+        with pytest.raises(NotFittedError, match="weights of the network have changed"):
+            detector(IMAGES[:4])
+
+    def test_equal_weights_elsewhere_are_the_same(self) -> None:
+        model: Any = seeded(SmallNet)
+        detector = OODDetector(model, "msp").fit(IMAGES)
+        before = detector(IMAGES[:4]).score
+        model.fc.weight.data = model.fc.weight.data.clone()
+        assert torch.equal(detector(IMAGES[:4]).score, before)
+        model.fc.weight.data[0] = 0.0
+        with pytest.raises(NotFittedError, match="have changed"):
+            detector(IMAGES[:4])
+
     def test_a_copy_does_not_change(self) -> None:
         model: Any = seeded(SmallNet)
         detector = OODDetector(Classifier(model, copy=True), "msp").fit(IMAGES)
