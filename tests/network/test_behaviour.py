@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from adascale import AdascaleWarning, Classifier, HeadNotFoundError, InputError, NotFittedError, OODDetector
 from adascale.network.trained import registered
+from adascale.network.weights import read_weights
 from tests.conftest import SmallNet, seeded
 
 IMAGES = torch.rand(40, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -208,3 +209,14 @@ def test_a_list_of_networks_that_is_none(text: str, tmp_path: Path) -> None:
         registered(tmp_path)
     with pytest.raises((ValueError, RecursionError, TypeError, KeyError, IndexError)):
         json.loads(text)["networks"][0]
+
+
+@pytest.mark.parametrize("place", [30, 200, -60])
+def test_a_damaged_weights_file_is_told_in_one_line(place: int, tmp_path: Path) -> None:
+    torch.save({"a": torch.rand(3)}, tmp_path / "w.pth")
+    data = bytearray((tmp_path / "w.pth").read_bytes())
+    data[place : place + 8] = b"\xff" * 8
+    data[data.rindex(b"PK\x01\x02")] ^= 1  # the directory of the archive
+    (tmp_path / "w.pth").write_bytes(data)
+    with pytest.raises(InputError, match="it is damaged, or no weights file"):
+        read_weights(tmp_path / "w.pth")

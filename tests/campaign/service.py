@@ -1,0 +1,77 @@
+"""Hostile requests to a real ``adascale serve``: each is answered by a 4xx, and then all is as before."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import httpx
+import psutil
+
+from adascale import load_network
+from adascale.decision.ood_detector import OODDetector
+from tests.campaign.tries import Tries, mutated
+from tests.images.pictures import picture
+from tests.service.serving import Process, metric, png, score, together, wait_until_ready
+from tests.service.test_limits import GOOD, eventually, hostile, slow
+from tests.shell import NETWORK
+
+AT_ONCE, SLOW_ONES = 16, 9
+LIMITS = "--max-body-mb 1 --max-pixels 100000 --max-images 4 --deadline-s 20 --drain-s 0".split()
+
+
+def service(tries: Tries, folder: Path) -> None:
+    (folder / "nets.py").write_text(NETWORK)
+    spec = f"{folder / 'nets.py'}:Net"
+    model, preprocess = load_network(spec)
+    OODDetector(model, "mls", preprocess=preprocess).fit([picture(seed=i) for i in range(30)]).save(
+        folder / "d.safetensors", model=spec
+    )
+    given = f"d={folder / 'd.safetensors'}", "--trust", "--state", folder / "state", *LIMITS
+    with Process(*given) as process:
+        wait_until_ready(process.client)
+        before, server = score(process.client, GOOD).json(), psutil.Process(process.process.pid)
+        impatient = [_slow(process.client, seed) for seed in range(SLOW_ONES)]
+        for draw in tries.each():
+            if tries.count % AT_ONCE:
+                continue
+            calls = [_one(process.client, draw.randrange(2**31)) for _ in range(AT_ONCE)]
+            tries.attempt(lambda calls=calls + impatient: _refused(calls))  # type: ignore[misc]
+            impatient = []
+            tries.peak = max(tries.peak, float(server.memory_info().rss))
+        tries.attempt(lambda: _well(process, before))
+
+
+def _one(client: httpx.Client, seed: int) -> tuple[str, object]:
+    """A hostile request, or a damaged picture, which is answered by its verdict or by 422."""
+    if seed % 4:
+        return f"hostile({seed})", lambda: hostile(seed)(client)
+    import random
+
+    data = mutated(png(seed % 7), random.Random(seed))
+    return f"damaged({seed})", lambda: 400 if (s := score(client, data).status_code) in (200, 413, 422) else s
+
+
+def _slow(client: httpx.Client, seed: int) -> tuple[str, object]:
+    return f"slow({seed})", lambda: slow(seed)(client)
+
+
+def _refused(calls: list[tuple[str, object]]) -> str | None:
+    answers = together([call for _, call in calls])
+    wrong = [f"{name} got {status}" for (name, _), status in zip(calls, answers, strict=True) if status // 100 != 4]
+    return "; ".join(wrong) or None
+
+
+def _well(process: Process, before: object) -> str | None:
+    """It holds nothing, gives the verdict that it gave first, and stops as it should."""
+    client, inside = process.client, 'adascale_queue_images{detector="d"}'
+    if not eventually(lambda: metric(client, "adascale_held_bytes") == 0 and metric(client, inside) == 0):
+        return "requests are still held"
+    wait_until_ready(client)
+    if (after := score(client, GOOD).json()) != before:
+        return f"another verdict: {after} in place of {before}"
+    process.process.send_signal(signal.SIGTERM)
+    code = process.process.wait(60)
+    process._reader.join(10)
+    told = "".join(process.lines)
+    return f"exit code {code}" if code else "a traceback in the log" if "Traceback" in told else None
