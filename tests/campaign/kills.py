@@ -8,11 +8,11 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from adascale.storage.reading import read_rows
 from tests.campaign.starter import Ended, Runs
@@ -47,7 +47,7 @@ COMMANDS: dict[str, list[str]] = {
         "-o",
         "out",
     ],
-    "export": ["export", "d.safetensors", "--trust", "-o", "out.onnx"],
+    "export": ["export", "e.safetensors", "--trust", "-o", "out.onnx"],
     "monitor": ["monitor", "rows.csv", "-d", "d.safetensors", "--state", "out.state"],
     "recalibrate": ["recalibrate", "d.safetensors", "--trust", "--with", "near", "-o", "out.safetensors"],
 }
@@ -232,7 +232,7 @@ def _vanishing(place: Place, draw: random.Random) -> str | None:
     seconds = place.whole("score csv")[1]
     place.clean()
 
-    def remove(_: Any = None) -> None:
+    def remove() -> None:
         for name in gone[:3]:
             (images / name).unlink()
         for name in gone[3:]:
@@ -244,16 +244,16 @@ def _vanishing(place: Place, draw: random.Random) -> str | None:
     if wrong := ended.unclean(0, 3):
         return f"vanishing: {wrong}"
     rows = {Path(str(row["image"])).name: row for row in read_rows(str(place.folder / "out.csv"), None)}
-    if len(rows) != 24:
-        return f"vanishing: {len(rows)} rows for 24 images"
-    wrong = next((name for name, row in rows.items() if bool(row["score"]) == bool(row["error"])), None)
-    kept = next((name for name, row in rows.items() if row["error"] and name not in gone), None)
-    return f"vanishing: {wrong} has no reason" if wrong else f"vanishing: {kept} was there" if kept else None
+    left = {path.name for path in images.iterdir()}
+    shutil.rmtree(images)
+    unlisted = sorted(left - rows.keys())
+    silent = [name for name, row in rows.items() if bool(row["score"]) == bool(row["error"])]
+    spoilt = [name for name, row in rows.items() if row["error"] and name not in gone]
+    found = {"without a row": unlisted, "without score and reason": silent, "failed, but was there": spoilt}
+    return next((f"vanishing: {what}: {names}" for what, names in found.items() if names), None)
 
 
-def _later(seconds: float, action: Callable[[], None]) -> Any:
-    import threading
-
+def _later(seconds: float, action: Callable[[], None]) -> threading.Timer:
     timer = threading.Timer(seconds, action)
     timer.start()
     return timer

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -17,7 +20,7 @@ from tests.service.test_limits import GOOD, eventually, hostile, slow
 from tests.shell import NETWORK
 
 AT_ONCE, SLOW_ONES = 16, 9
-LIMITS = "--max-body-mb 1 --max-pixels 100000 --max-images 4 --deadline-s 20 --drain-s 0".split()
+LIMITS = "--max-body-mb 1 --max-pixels 100000 --max-images 4 --deadline-s 10 --drain-s 0".split()
 
 
 def service(tries: Tries, folder: Path) -> None:
@@ -30,36 +33,44 @@ def service(tries: Tries, folder: Path) -> None:
     given = f"d={folder / 'd.safetensors'}", "--trust", "--state", folder / "state", *LIMITS
     with Process(*given) as process:
         wait_until_ready(process.client)
-        before, server = score(process.client, GOOD).json(), psutil.Process(process.process.pid)
-        impatient = [_slow(process.client, seed) for seed in range(SLOW_ONES)]
-        for draw in tries.each():
-            if tries.count % AT_ONCE:
-                continue
-            calls = [_one(process.client, draw.randrange(2**31)) for _ in range(AT_ONCE)]
-            tries.attempt(lambda calls=calls + impatient: _refused(calls))  # type: ignore[misc]
-            impatient = []
-            tries.peak = max(tries.peak, float(server.memory_info().rss))
+        before, server = _verdict(process), psutil.Process(process.process.pid)
+        with ThreadPoolExecutor(SLOW_ONES) as pool:
+            waiting = [pool.submit(slow(seed), process.client) for seed in range(SLOW_ONES)]
+            _send(tries, process, server)
+            tries.attempt(lambda: _told([(f"slow({i})", one.result()) for i, one in enumerate(waiting)]))
         tries.attempt(lambda: _well(process, before))
 
 
-def _one(client: httpx.Client, seed: int) -> tuple[str, object]:
+def _send(tries: Tries, process: Process, server: psutil.Process) -> None:
+    """So many requests at a time."""
+    for draw in tries.each():
+        if tries.count % AT_ONCE == 0:
+            calls = [_one(process.client, draw.randrange(2**31)) for _ in range(AT_ONCE)]
+            tries.attempt(lambda calls=calls: _refused(calls))  # type: ignore[misc]
+            tries.peak = max(tries.peak, float(server.memory_info().rss))
+
+
+def _one(client: httpx.Client, seed: int) -> tuple[str, Callable[[], int]]:
     """A hostile request, or a damaged picture, which is answered by its verdict or by 422."""
     if seed % 4:
         return f"hostile({seed})", lambda: hostile(seed)(client)
-    import random
-
     data = mutated(png(seed % 7), random.Random(seed))
     return f"damaged({seed})", lambda: 400 if (s := score(client, data).status_code) in (200, 413, 422) else s
 
 
-def _slow(client: httpx.Client, seed: int) -> tuple[str, object]:
-    return f"slow({seed})", lambda: slow(seed)(client)
+def _refused(calls: list[tuple[str, Callable[[], int]]]) -> str | None:
+    names, answers = zip(*calls, strict=True)
+    return _told(list(zip(names, together(list(answers)), strict=True)))
 
 
-def _refused(calls: list[tuple[str, object]]) -> str | None:
-    answers = together([call for _, call in calls])
-    wrong = [f"{name} got {status}" for (name, _), status in zip(calls, answers, strict=True) if status // 100 != 4]
-    return "; ".join(wrong) or None
+def _told(answers: list[tuple[str, int]]) -> str | None:
+    return "; ".join(f"{name} got {status}" for name, status in answers if status // 100 != 4) or None
+
+
+def _verdict(process: Process) -> dict[str, object]:
+    """What it says about a good picture, but for the number of the request."""
+    (row,) = score(process.client, GOOD).json()
+    return {name: value for name, value in row.items() if name != "id"}
 
 
 def _well(process: Process, before: object) -> str | None:
@@ -68,7 +79,7 @@ def _well(process: Process, before: object) -> str | None:
     if not eventually(lambda: metric(client, "adascale_held_bytes") == 0 and metric(client, inside) == 0):
         return "requests are still held"
     wait_until_ready(client)
-    if (after := score(client, GOOD).json()) != before:
+    if (after := _verdict(process)) != before:
         return f"another verdict: {after} in place of {before}"
     process.process.send_signal(signal.SIGTERM)
     code = process.process.wait(60)

@@ -7,6 +7,7 @@ line for each run and answers with one: see `Runs`, which speaks with it.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import importlib
 import json
 import os
@@ -14,12 +15,15 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+F_SETPIPE_SZ = 1031  # of Linux
+MODULES = Path(tempfile.gettempdir()) / f"modules-{os.getpid()}"  # what the last run has imported
 PATIENCE = 120.0  # seconds for a run to end
 
 
@@ -85,25 +89,28 @@ class Runs:
         self._process.wait(30)
 
 
-def _start(given: Mapping[str, Any], arguments: list[str], log: Path) -> int:
-    """The number of a new process that runs the command."""
+def _start(given: Mapping[str, Any], arguments: list[str]) -> tuple[int, int]:
+    """The number of a new process that runs the command, and a pipe with what it says; files may be limited."""
+    said, tell = os.pipe()
+    fcntl.fcntl(tell, F_SETPIPE_SZ, 2**20)
     child = os.fork()
     if child:
-        return child
+        os.close(tell)
+        return child, said
     from adascale.cli.main import main
 
     os.chdir(given["folder"])
     os.environ.update(given["environment"])
-    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    os.dup2(handle, 2)
+    os.dup2(tell, 2)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115 (as long as the process lives)
     if given["limit"]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (given["limit"],) * 2)
+    else:
+        atexit.register(lambda: MODULES.write_text("\n".join(sys.modules)))
     sys.argv = ["adascale", *arguments]
-    atexit.register(lambda: log.with_suffix(".modules").write_text("\n".join(sys.modules)))
     main()
     os._exit(99)  # it never returns
 
@@ -144,18 +151,22 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         given = json.loads(line)
-        logs = [Path(given["folder"]).with_name(f"log-{i}") for i in range(len(given["runs"]))]
         began = time.monotonic()
-        children = [_start(given, run, log) for run, log in zip(given["runs"], logs, strict=True)]
+        started = [_start(given, run) for run in given["runs"]]
         if given["number"]:
             time.sleep(given["after"])
-            os.kill(children[0], given["number"])
-        ended = [_ended(child, began) for child in children]
-        told = [log.read_text("utf8", "replace") for log in logs]
-        for file in (log.with_suffix(".modules") for log in logs):
-            if file.exists() and not given["number"]:
-                _import(file.read_text().splitlines())
-        print(json.dumps([(e[0], text, *e[1:]) for e, text in zip(ended, told, strict=True)]), file=answers, flush=True)
+            os.kill(started[0][0], given["number"])
+        ended = [(_ended(child, began), said) for child, said in started]
+        answer = [(code, _all_of(said), *used) for (code, *used), said in ended]
+        print(json.dumps(answer), file=answers, flush=True)
+        if MODULES.exists():
+            _import(MODULES.read_text().splitlines())
+            MODULES.unlink()
+
+
+def _all_of(said: int) -> str:
+    with open(said, encoding="utf8", errors="replace") as file:
+        return file.read()
 
 
 if __name__ == "__main__":
