@@ -33,6 +33,7 @@ class Tries:
     most: int
     keep: Path
     first: int = 0
+    began: float = field(default_factory=time.monotonic)
     count: int = 0
     slowest: float = 0.0
     peak: float = 0.0
@@ -40,7 +41,7 @@ class Tries:
 
     def each(self) -> Iterator[random.Random]:
         """Random numbers for each try, which depend on the seed, the part and the number of the try alone."""
-        end = time.monotonic() + self.seconds
+        end = self.began + self.seconds  # what is prepared before the first try counts too
         while self.count < self.most and (time.monotonic() < end or not self.count):
             yield random.Random(f"{self.seed} {self.part} {self.first + self.count}")
             self.count += 1

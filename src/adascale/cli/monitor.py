@@ -40,7 +40,8 @@ def monitor(given: MonitorCommand) -> None:
     try:
         watched.read()
     except STOPS as error:
-        code = stopped_by(error)[1]
+        word, code = stopped_by(error)
+        say(f"adascale: {word}" + ("." if given.state is None else "; the same command resumes where it stopped."))
     watched.save()
     summary = watched.monitor.summary()
     if given.report is not None:
