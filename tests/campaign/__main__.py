@@ -1,6 +1,7 @@
-"""``python -m tests.campaign [--minutes N] [--only images,files,faults,threads,guarantee] [--seed N]``.
+"""``python -m tests.campaign [--minutes N] [--only PART,PART] [--seed N] [--first N] [--tries N]``.
 
 Prints a table and exits with 1 if a try failed. The same seed makes the same tries; how many of them, time decides.
+Inputs that fail are kept in a folder (--keep); put one into tests/campaign/cases, and every campaign begins with it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,22 @@ from pathlib import Path
 import torch
 
 from tests.campaign.inputs import files, images
-from tests.campaign.running import faults, guarantee, threads
+from tests.campaign.kills import faults, kills
+from tests.campaign.names import names
+from tests.campaign.running import CELLS, guarantee, threads
+from tests.campaign.service import service
 from tests.campaign.tries import Tries
 
-# The share of the time of each part, and the most tries of the long form.
+# The share of the time of each part, and the tries of the long form.
 PARTS: dict[str, tuple[Callable[[Tries, Path], None], float, int]] = {
-    "images": (images, 0.2, 10_000),
-    "files": (files, 0.25, 5_000),
-    "threads": (threads, 0.1, 2_000),
-    "guarantee": (guarantee, 0.1, 500),
-    "faults": (faults, 0.35, 100),
+    "images": (images, 0.12, 10_000),
+    "files": (files, 0.15, 5_000),
+    "names": (names, 0.05, 1_000),
+    "threads": (threads, 0.05, 2_000),
+    "guarantee": (guarantee, 0.1, 500 * len(CELLS)),
+    "service": (service, 0.13, 1_000),
+    "faults": (faults, 0.15, 100),
+    "kills": (kills, 0.25, 120),
 }
 
 
@@ -33,6 +40,8 @@ def main() -> int:
     parser.add_argument("--only", default=",".join(PARTS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("campaign-failures"), help="folder of inputs that failed")
+    parser.add_argument("--first", type=int, default=0, help="number of the first try, to repeat one that failed")
+    parser.add_argument("--tries", type=int, help="the most tries of each part [default: those of the long form]")
     given = parser.parse_args()
     chosen = given.only.split(",")
     if unknown := set(chosen) - set(PARTS):
@@ -42,9 +51,11 @@ def main() -> int:
     print("| part | tries | failures | peak memory | slowest |\n|---|---|---|---|---|", flush=True)
     for name in chosen:
         run, share, most = PARTS[name]
-        tries = Tries(name, given.seed, 60 * given.minutes * share / whole, most, given.keep)
+        seconds = 60 * given.minutes * share / whole
+        tries = Tries(name, given.seed, seconds, given.tries or most, given.keep, given.first)
         with tempfile.TemporaryDirectory() as folder:
             run(tries, Path(folder))
+        tries.close()
         failed += len(tries.failures)
         print(tries.row(), flush=True)
     return 1 if failed else 0

@@ -6,25 +6,21 @@ import io
 import json
 import random
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from adascale import AdascaleError, InputError, OODDetector
-from adascale.bench.suites import load_suite
 from adascale.decision.detector_file import KIND
-from adascale.images.loader import load_batches
-from adascale.images.sources import find_images
-from adascale.network.trained import registered
-from adascale.storage.tensors import TensorFileError, load_tensors, save_tensors
-from adascale.training.checkpoint import load_checkpoint
+from adascale.storage.tensors import load_tensors, save_tensors
+from tests.campaign.parsed import Use, parsed
 from tests.campaign.tries import Tries, mutated
 from tests.conftest import SmallNet, seeded
 from tests.images.pictures import GREY, RGB, picture
+from tests.service.test_limits import bomb
 
+METHODS = ("adascale_a", "combined", "knn", "mds")
 FORMATS = {
     **{"JPEG": ("RGB", "L", "CMYK"), "PNG": ("RGB", "RGBA", "L", "P", "1", "I;16"), "GIF": ("P", "L")},
     **{"WEBP": ("RGB", "RGBA"), "TIFF": ("RGB", "CMYK", "I;16", "1"), "BMP": ("RGB", "P"), "PPM": ("RGB", "L")},
@@ -32,24 +28,26 @@ FORMATS = {
 
 
 def images(tries: Tries, folder: Path) -> None:
-    """Mutated pictures: a tensor of the right shape, or an `InputError` of one line."""
-    known = _pictures()
+    """Mutated pictures and bombs: a tensor of the right shape, or an `InputError` of one line."""
+    known, bombs = _pictures(), [bomb(13_300, 13_300), bomb(60_000, 60_000), bomb(9_000, 9_000), bomb(2**31 - 1, 1)]
+    for name, data in tries.cases():
+        tries.attempt(lambda name=name, data=data: _read(name, data), data, name)  # type: ignore[misc]
     for draw in tries.each():
-        data = mutated(draw.choice(known), draw)
-        preprocess = draw.choice((RGB, GREY))
+        data = draw.choice(bombs) if draw.random() < 0.005 else mutated(draw.choice(known), draw)
+        name = draw.choice(("rgb.image", "grey.image"))
+        tries.attempt(lambda name=name, data=data: _read(name, data), data, name)  # type: ignore[misc]
 
-        def read(data: bytes = data, preprocess: object = preprocess) -> str | None:
-            made = RGB if preprocess is RGB else GREY
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                try:
-                    tensor = made(data)
-                except InputError as error:
-                    return "more than one line" if "\n" in str(error) else None
-            fine = tensor.shape == (len(made.mean), 16, 16) and bool(tensor.isfinite().all())
-            return None if fine else f"a tensor {tuple(tensor.shape)}"
 
-        tries.attempt(read, data, ".image")
+def _read(name: str, data: bytes) -> str | None:
+    made = RGB if name == "rgb.image" else GREY
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            tensor = made(data)
+        except InputError as error:
+            return "more than one line" if "\n" in str(error) else None
+    fine = tensor.shape == (len(made.mean), 16, 16) and bool(tensor.isfinite().all())
+    return None if fine else f"a tensor {tuple(tensor.shape)}"
 
 
 def _pictures() -> list[bytes]:
@@ -65,54 +63,57 @@ def _pictures() -> list[bytes]:
 
 
 def files(tries: Tries, folder: Path) -> None:
-    """Mutated files of every kind. One with a right checksum may still be read, and then it gives scores."""
+    """Mutated files of every kind, and detector files that were crafted with a right checksum."""
+    uses = {**parsed(folder), **_detectors(folder)}
+    kinds = [name for name in sorted(uses) if not name.startswith("crafted.")]
+    for name, data in tries.cases():
+        tries.attempt(lambda name=name, data=data: _used(uses[name][1], folder / name, data), data, name)  # type: ignore[misc]
+    for draw in tries.each():
+        name = draw.choice(METHODS) + ".safetensors" if draw.random() < 0.4 else draw.choice(kinds)
+        if name.removesuffix(".safetensors") in METHODS and draw.random() < 0.5:
+            _craft(uses[name][0], folder / "made.st", draw)
+            name, data = f"crafted.{name}", (folder / "made.st").read_bytes()
+        else:
+            data = mutated(uses[name][0], draw)
+        tries.attempt(lambda name=name, data=data: _used(uses[name][1], folder / name, data), data, name)  # type: ignore[misc]
+
+
+def _detectors(folder: Path) -> dict[str, tuple[bytes, Use]]:
+    """Detector files. One that was only damaged gives the scores of the intact file, or none."""
     network, images = seeded(SmallNet), torch.rand(60, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    saved = []
-    for method in ("combined", "knn", "adascale_a", "mds"):
-        train = (torch.rand(60, 3, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(60) % 5)
+    train = (torch.rand(60, 3, 8, 8, generator=torch.Generator().manual_seed(1)), torch.arange(60) % 5)
+    found: dict[str, tuple[bytes, Use]] = {}
+    for method in METHODS:
+        file, parameters = folder / f"{method}.safetensors", {"k": 5} if method == "knn" else {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            parameters = {"k": 5} if method == "knn" else {}
             detector = OODDetector(network, method, **parameters).fit(images, train)  # type: ignore[arg-type]
-        detector.save(folder / f"{method}.safetensors")
-        saved.append((folder / f"{method}.safetensors", detector.score(images[:4])))
-    others = _others(folder)
-    for draw in tries.each():
-        if draw.random() < 0.5:
-            path, expected = draw.choice(saved)
-            crafted = draw.random() < 0.5
-            given = folder / "given.safetensors"
-            if crafted:
-                _craft(path, given, draw)
-            else:
-                given.write_bytes(mutated(path.read_bytes(), draw))
+        detector.save(file)
+        expected, content = detector.score(images[:4]), file.read_bytes()
+        for prefix, wanted in (("", expected), ("crafted.", None)):
 
-            def load(given: Path = given, expected: Tensor | None = None if crafted else expected) -> str | None:
-                return _loaded(given, network, images[:4], expected)
+            def use(path: Path, wanted: Tensor | None = wanted) -> str | None:
+                scores = OODDetector.load(path, network).score(images[:4])
+                return None if wanted is None or torch.equal(scores, wanted) else "other scores in silence"
 
-            tries.attempt(load, given.read_bytes(), ".safetensors")
-        else:
-            name = draw.choice(sorted(others))
-            content, use = others[name]
-            given = folder / name
-            given.write_bytes(mutated(content, draw))
-            tries.attempt(lambda given=given, use=use: _used(use, given), given.read_bytes(), given.suffix)  # type: ignore[misc]
+            found[f"{prefix}{method}.safetensors"] = content, use
+    return found
 
 
-def _loaded(path: Path, network: nn.Module, images: Tensor, expected: Tensor | None) -> str | None:
-    """expected: the scores that a file must give if it can be read at all; None for a crafted one."""
+def _used(use: Use, path: Path, data: bytes) -> str | None:
+    path.write_bytes(data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            scores = OODDetector.load(path, network).score(images)
+            return use(path)
         except AdascaleError as error:
             return "more than one line" if "\n" in str(error) else None
-    return "other scores in silence" if expected is not None and not torch.equal(scores, expected) else None
 
 
-def _craft(path: Path, out: Path, draw: random.Random) -> None:
+def _craft(content: bytes, out: Path, draw: random.Random) -> None:
     """Change a field or a tensor of the file, and make its checksum right."""
-    found = load_tensors(path, KIND)
+    out.write_bytes(content)
+    found = load_tensors(out, KIND)
     record, tensors = json.loads(json.dumps(found.record)), dict(found.tensors)
     for _ in range(draw.choice((1, 2))):
         if draw.random() < 0.5:
@@ -138,39 +139,3 @@ def _craft(path: Path, out: Path, draw: random.Random) -> None:
             tensors[name] = draw.choice((*made, old.unsqueeze(0), torch.zeros(3, dtype=torch.int64)))
     clean = {key: value for key, value in record.items() if not key.startswith("format")}
     save_tensors(out, tensors, clean, KIND)
-
-
-def _others(folder: Path) -> dict[str, tuple[bytes, Callable[[Path], object]]]:
-    """The content of other files that are parsed, by name, and what parses them."""
-    for i in range(3):
-        picture(seed=i).save(folder / f"{i}.png")
-    np.savez_compressed(folder / "a.npz", images=np.zeros((3, 8, 8, 3), np.uint8), labels=np.arange(3))
-    save_tensors(folder / "shard.safetensors", {"logits": torch.zeros(2, 3)}, {"key": "k"}, "adascale-shard")
-    save_tensors(folder / "run.safetensors", {"a": torch.zeros(2)}, {"settings": {}}, "adascale-training")
-    network = {"name": "a", "model": "digits", "weights": "a.safetensors"}
-    listed = {"format": "adascale-networks", "format_version": 1, "networks": [network]}
-    suite = 'name = "s"\nid = "id"\n[near]\nn = "near"\n[far]\nf = {images = "far", rows = [0, 2]}\n'
-
-    def read(path: Path) -> None:
-        found = find_images(path)
-        found.fingerprint()
-        assert sum(len(b.indices) + len(b.failures) for b in load_batches(found, RGB)) == len(found)
-
-    return {
-        "list.txt": (b"0.png 1\n1.png 2\n\xff.png 3\n", read),
-        "a.npz": ((folder / "a.npz").read_bytes(), read),
-        "networks.json": (json.dumps(listed).encode(), registered),
-        "suite.toml": (suite.encode(), lambda path: load_suite(str(path))),
-        "shard.st": ((folder / "shard.safetensors").read_bytes(), lambda path: load_tensors(path, "adascale-shard")),
-        "run.st": ((folder / "run.safetensors").read_bytes(), load_checkpoint),
-    }
-
-
-def _used(use: Callable[[Path], object], path: Path) -> str | None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            use(path)
-        except (InputError, TensorFileError) as error:
-            return "more than one line" if "\n" in str(error) else None
-    return None

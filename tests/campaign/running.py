@@ -1,16 +1,11 @@
-"""Kills and resumed runs, threads beside a detector, and the false alarms of many fits."""
+"""Threads beside a detector, and the false alarms of many fits."""
 
 from __future__ import annotations
 
 import math
-import os
-import random
-import signal
-import subprocess
-import sys
 import threading
-import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,65 +13,6 @@ import torch
 from adascale import OODDetector
 from tests.campaign.tries import Tries
 from tests.conftest import SmallNet, seeded
-from tests.images.pictures import picture
-from tests.shell import NETWORK
-
-MODEL = "nets.py:Net"
-SCORE = ["score", "id", "-d", "d.safetensors", "--trust", "--batch-size", "3", "-o"]
-COMMANDS = {
-    "csv": ([*SCORE, "out.csv"], "out.csv"),
-    "jsonl": ([*SCORE, "out.jsonl"], "out.jsonl"),
-    "parquet": ([*SCORE, "out.parquet"], "out.parquet"),
-    "decide": ([*SCORE, "out.csv", "--decide"], "out.csv"),
-    "fit": (["fit", "id", "--model", MODEL, "--batch-size", "3", "-o", "out.safetensors"], "out.safetensors"),
-}
-
-
-def faults(tries: Tries, folder: Path) -> None:
-    """A run is killed at a random moment; the same command then gives the bytes of a run that was left alone."""
-    (folder / "nets.py").write_text(NETWORK)
-    (folder / "id").mkdir()
-    for i in range(24):
-        picture(seed=i).save(folder / "id" / f"{i:02d}.png")
-    _run(folder, ["fit", "id", "--model", MODEL, "-o", "d.safetensors"])
-    expected: dict[str, tuple[bytes, float]] = {}
-    for draw in tries.each():
-        name = draw.choice(sorted(COMMANDS))
-        arguments, out = COMMANDS[name]
-        if name not in expected:
-            began = time.monotonic()
-            _run(folder, arguments)
-            expected[name] = (folder / out).read_bytes(), time.monotonic() - began
-            (folder / out).unlink()
-        tries.attempt(lambda name=name, draw=draw: _killed(folder, name, draw, *expected[name]))  # type: ignore[misc]
-
-
-def _killed(folder: Path, name: str, draw: random.Random, expected: bytes, seconds: float) -> str | None:
-    arguments, out = COMMANDS[name]
-    process = subprocess.Popen(_program(arguments), cwd=folder, env=_environment(), stdout=-3, stderr=-3)
-    time.sleep(draw.uniform(0, 1.2 * seconds))
-    process.send_signal(draw.choice((signal.SIGKILL, signal.SIGTERM)))
-    process.wait(60)
-    _run(folder, arguments)
-    found = (folder / out).read_bytes()
-    (folder / out).unlink()
-    left = [path.name for path in folder.iterdir() if path.name.startswith("out.") or path.name.endswith(".lock")]
-    return f"{name}: other bytes" if found != expected else f"{name}: left {left}" if left else None
-
-
-def _program(arguments: list[str]) -> list[str]:
-    return [sys.executable, "-m", "adascale", *arguments]
-
-
-def _environment() -> dict[str, str]:
-    return {**os.environ, "SOURCE_DATE_EPOCH": "1700000000", "SLOW": "0.05"}
-
-
-def _run(folder: Path, arguments: list[str]) -> None:
-    done = subprocess.run(
-        _program(arguments), cwd=folder, env=_environment(), capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
 
 
 def threads(tries: Tries, folder: Path) -> None:
@@ -104,21 +40,55 @@ def threads(tries: Tries, folder: Path) -> None:
     tries.attempt(lambda: wrong[0] if wrong else None)
 
 
+@dataclass(frozen=True)
+class Cell:
+    """One way to fit. images: how many; confidence: None promises alpha on average."""
+
+    method: str
+    images: int
+    alpha: float = 0.1
+    confidence: float | None = None
+    tune: bool = False
+
+    def broken(self, rates: list[float]) -> str | None:
+        """What the false-alarm rates of many fits say against the promise, beyond chance (4 standard errors)."""
+        mean = sum(rates) / len(rates)
+        if self.confidence is None:
+            error = math.sqrt(sum((rate - mean) ** 2 for rate in rates) / max(1, len(rates) - 1) / len(rates))
+            above = mean > self.alpha + 4 * error
+            return f"{self}: the mean of {len(rates)} false-alarm rates is {mean:.4f}" if above else None
+        share = sum(rate > self.alpha for rate in rates) / len(rates)
+        allowed = 1 - self.confidence
+        error = math.sqrt(allowed * self.confidence / len(rates))
+        return f"{self}: {share:.3f} of {len(rates)} rates are above alpha" if share > allowed + 4 * error else None
+
+
+CELLS = (
+    Cell("adascale_a", 30),
+    Cell("adascale_a", 64, tune=True),
+    Cell("combined", 40, alpha=0.2),
+    Cell("scale", 64, alpha=0.2, tune=True),
+    Cell("msp", 80, confidence=0.9),
+)
+FRESH, FEWEST = 400, 20  # images on which a rate is measured, and fits before a cell is judged
+
+
 def guarantee(tries: Tries, folder: Path) -> None:
-    """Fits on fresh images: the mean false-alarm rate lies below alpha, but for chance (4 standard errors)."""
-    network, alpha, rates = seeded(SmallNet), 0.1, list[float]()
+    """Fits on fresh images, in every cell in turn: false alarms keep the promise, but for chance."""
+    network, rates = seeded(SmallNet), [list[float]() for _ in CELLS]
     for draw in tries.each():
+        number = (tries.first + tries.count) % len(CELLS)
         generator = torch.Generator().manual_seed(draw.randrange(2**31))
 
-        def fit(generator: torch.Generator = generator) -> None:
-            images = torch.rand(30 + 100, 3, 8, 8, generator=generator)
+        def fit(cell: Cell = CELLS[number], number: int = number, generator: torch.Generator = generator) -> None:
+            images = torch.rand(cell.images + FRESH, 3, 8, 8, generator=generator)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                detector = OODDetector(network, "adascale_a", alpha=alpha).fit(images[:30], tune=False)
-            rates.append(float(detector(images[30:]).is_ood.double().mean()))
+                detector = OODDetector(network, cell.method, alpha=cell.alpha, confidence=cell.confidence)
+                detector.fit(images[: cell.images], tune=cell.tune)
+                rates[number].append(float(detector(images[cell.images :]).is_ood.double().mean()))
 
         tries.attempt(fit)
-    mean = sum(rates) / len(rates)
-    error = math.sqrt(sum((rate - mean) ** 2 for rate in rates) / max(1, len(rates) - 1) / len(rates))
-    above = f"the mean of {len(rates)} false-alarm rates is {mean:.4f} ± {error:.4f}, above {alpha}"
-    tries.attempt(lambda: above if len(rates) > 20 and mean > alpha + 4 * error else None)
+    for cell, found in zip(CELLS, rates, strict=True):
+        if len(found) >= FEWEST:
+            tries.attempt(lambda cell=cell, found=found: cell.broken(found))  # type: ignore[misc]

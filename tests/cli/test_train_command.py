@@ -140,6 +140,14 @@ def test_a_folder_is_numbered_as_the_folder_of_the_training_images(
     assert "validation" in capsys.readouterr().err
 
 
+def test_a_finished_run_is_listed_as_it_was(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = []
+    for _ in range(2):  # the second time, the record comes from the file
+        assert inside(monkeypatch, *COMMAND, "--data", "set", "-o", "out") == 3
+        listed.append((place / "out" / "networks.json").read_bytes())
+    assert listed[0] == listed[1]
+
+
 def test_weights_of_others_say_nothing(place: Path) -> None:
     assert settings_of(None) == {}
     assert settings_of(place / "none.safetensors") == {}

@@ -10,6 +10,7 @@ import pytest
 from adascale.core.errors import InputError
 from adascale.images.loader import load_batches
 from adascale.images.sources import find_images, find_labelled
+from tests.campaign.tries import CASES
 from tests.images.pictures import RGB, picture
 
 
@@ -56,3 +57,11 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
 def test_names_that_no_system_takes(tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_bytes(b"a\0b.png\n" + b"x" * 5000 + b".png\n\xff\xfe.png\n")
     assert len(failures(tmp_path / "list.txt")) == 3
+
+
+def test_a_picture_that_makes_the_decoder_stumble_is_told_in_one_line() -> None:
+    """A TIFF at which Pillow raises a TypeError."""
+    data = (CASES / "images-1-7600-rgb.image").read_bytes()
+    with pytest.raises(InputError, match="cannot be read as an image: damaged") as caught:
+        RGB(data)
+    assert "\n" not in str(caught.value)

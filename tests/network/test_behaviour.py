@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from adascale import AdascaleWarning, Classifier, HeadNotFoundError, InputError, NotFittedError, OODDetector
 from adascale.network.trained import registered
+from adascale.network.weights import read_weights
 from tests.conftest import SmallNet, seeded
 
 IMAGES = torch.rand(40, 3, 8, 8, generator=torch.Generator().manual_seed(0))
@@ -117,6 +118,35 @@ class TestChangedWeights:
                 use()
         assert len(detector.fit(IMAGES)(IMAGES[:4])) == 4
 
+    @pytest.mark.parametrize("how", ["copied", "one tensor", "a row", "other memory", "another layer"])
+    def test_a_change_that_torch_does_not_count_is_refused(self, how: str) -> None:
+        model: Any = seeded(SmallNet)
+        detector = OODDetector(model, "msp").fit(IMAGES)
+        detector(IMAGES[:4])
+        if how == "copied":
+            for tensor in model.parameters():
+                tensor.data.copy_(torch.rand_like(tensor))
+        elif how == "one tensor":
+            model.fc.weight.data.mul_(1.01)
+        elif how == "a row":
+            model.fc.weight.data[-1] = 0.5
+        elif how == "other memory":
+            model.fc.weight.data = torch.rand_like(model.fc.weight)
+        else:
+            model.fc = nn.Linear(model.fc.in_features, model.fc.out_features)
+        with pytest.raises(NotFittedError, match="weights of the network have changed"):
+            detector(IMAGES[:4])
+
+    def test_equal_weights_elsewhere_are_the_same(self) -> None:
+        model: Any = seeded(SmallNet)
+        detector = OODDetector(model, "msp").fit(IMAGES)
+        before = detector(IMAGES[:4]).score
+        model.fc.weight.data = model.fc.weight.data.clone()
+        assert torch.equal(detector(IMAGES[:4]).score, before)
+        model.fc.weight.data[0] = 0.0
+        with pytest.raises(NotFittedError, match="have changed"):
+            detector(IMAGES[:4])
+
     def test_a_copy_does_not_change(self) -> None:
         model: Any = seeded(SmallNet)
         detector = OODDetector(Classifier(model, copy=True), "msp").fit(IMAGES)
@@ -179,3 +209,14 @@ def test_a_list_of_networks_that_is_none(text: str, tmp_path: Path) -> None:
         registered(tmp_path)
     with pytest.raises((ValueError, RecursionError, TypeError, KeyError, IndexError)):
         json.loads(text)["networks"][0]
+
+
+@pytest.mark.parametrize("place", [30, 200, -60])
+def test_a_damaged_weights_file_is_told_in_one_line(place: int, tmp_path: Path) -> None:
+    torch.save({"a": torch.rand(3)}, tmp_path / "w.pth")
+    data = bytearray((tmp_path / "w.pth").read_bytes())
+    data[place : place + 8] = b"\xff" * 8
+    data[data.rindex(b"PK\x01\x02")] ^= 1  # the directory of the archive
+    (tmp_path / "w.pth").write_bytes(data)
+    with pytest.raises(InputError, match="it is damaged, or no weights file"):
+        read_weights(tmp_path / "w.pth")

@@ -88,3 +88,13 @@ def test_a_run_resumes_where_a_batch_begins(rows: int, kept: int, tmp_path: Path
     journal.append([{"image": str(i)} for i in range(rows)])
     assert journal.done(batch_size=3, total=7) == kept
     assert [row["image"] for row in journal.rows()] == [str(i) for i in range(kept)]
+
+
+def test_a_full_disk_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(InputError, match=r"out\.csv cannot be written: No space left"), claimed(tmp_path / "out.csv"):
+        pass
+    assert list(tmp_path.iterdir()) == []

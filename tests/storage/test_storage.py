@@ -178,3 +178,13 @@ def test_a_full_disk_is_told_in_one_line_and_leaves_nothing(tmp_path: Path, monk
         with replacing(tmp_path / "x.csv"):
             raise OSError(28, "No space left on device")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("cut", [0, 4, 100])
+def test_a_damaged_parquet_file_is_told_in_one_line(cut: int, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    write_rows(tmp_path / "r.parquet", [{"image": "a", "score": 0.5}], ["image", "score"])
+    (tmp_path / "r.parquet").write_bytes((tmp_path / "r.parquet").read_bytes()[:cut])
+    with pytest.raises(InputError, match=r"r\.parquet is damaged or no Parquet file") as caught:
+        list(read_rows(str(tmp_path / "r.parquet")))
+    assert "\n" not in str(caught.value)

@@ -1,10 +1,13 @@
-"""The application, messages on stderr, exit codes."""
+"""The application, messages on stderr, exit codes, and what ends a command from outside."""
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import typer
 from rich.table import Table
@@ -16,7 +19,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # else "[default: ...]" in a help text is taken for a colour and vanishes
     help="Tells when an image classifier is looking at something it was never trained on.",
 )
-SOME_UNREADABLE, ALARM, INTERRUPTED = 3, 4, 130
+SOME_UNREADABLE, ALARM, INTERRUPTED, TERMINATED = 3, 4, 130, 143
 
 
 def plain_table(*columns: str) -> Table:
@@ -38,11 +41,62 @@ def end(failed: int, total: int) -> None:
         raise typer.Exit(SOME_UNREADABLE)
 
 
+class Terminated(BaseException):
+    """SIGTERM has come. Like Ctrl-C it is no ``Exception``: what cleans up after one cleans up after both."""
+
+
 @contextmanager
-def resumable(kept: bool = True) -> Iterator[None]:
-    """Turn Ctrl-C into one line and exit code 130. kept: whether finished work was stored."""
+def terminable() -> Iterator[None]:
+    """SIGTERM raises `Terminated` meanwhile; a second one ends the process at once."""
+    if threading.current_thread() is not threading.main_thread():  # only that one may set handlers
+        yield
+        return
+
+    def stop(number: int, _: Any) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
-    except KeyboardInterrupt:
-        say("adascale: interrupted" + ("; the same command resumes where it stopped." if kept else "."))
-        raise typer.Exit(INTERRUPTED) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait until the block has ended: it is done as a whole or not at all."""
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {
+        number: signal.signal(number, lambda number, _: came.append(number))
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for one in came:
+            signal.raise_signal(one)
+
+
+STOPS = (KeyboardInterrupt, Terminated)
+
+
+def stopped_by(error: BaseException) -> tuple[str, int]:
+    """What ended a command, in a word, and its exit code."""
+    return ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
+
+
+@contextmanager
+def resumable(kept: bool = True) -> Iterator[None]:
+    """Turn Ctrl-C and SIGTERM into one line and the exit codes 130 and 143. kept: whether finished work was stored."""
+    try:
+        yield
+    except STOPS as error:
+        word, code = stopped_by(error)
+        say(f"adascale: {word}" + ("; the same command resumes where it stopped." if kept else "."))
+        raise typer.Exit(code) from None

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done, also if the reader of stdout has left (``| head``); 2 a mistake in the call, told in one line; 3
 done, but some images could not be read (each has its row and reason); 4 an alarm of ``monitor`` is raised; 130
-interrupted, the same command resumes; 1 an error of ours.
+interrupted and 143 terminated (SIGTERM), the same command resumes; 1 an error of ours.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from adascale.cli import commands, explain_command, research_commands, service_command
-from adascale.cli.console import app, say
+from adascale.cli.console import app, resumable, say, terminable
 from adascale.cli.spellings import current
 from adascale.cli.streams import ReaderLeft, safe_streams
 from adascale.core.errors import AdascaleError
@@ -52,7 +52,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", "Image size .* exceeds limit")  # Pillow's; the row of the image says it
     warnings.showwarning = lambda message, *_, **__: say(f"note: {in_flags(str(message))}")
     try:
-        with safe_streams():
+        with safe_streams(), terminable(), resumable(kept=False):
             code = app(args=current(sys.argv[1:]), prog_name="adascale", standalone_mode=False)
     except ReaderLeft:
         sys.exit(0)
@@ -63,6 +63,8 @@ def main() -> None:
         if told := _usage(error):
             say(f"adascale: {told}")
         sys.exit(2)
+    except typer.Exit as ended:  # SIGTERM at a moment of which the command does not know
+        sys.exit(ended.exit_code)
     except typer.Abort:
         say("adascale: stopped.")
         sys.exit(1)

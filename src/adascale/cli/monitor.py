@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from adascale.cli.commands import MonitorCommand
-from adascale.cli.console import ALARM, INTERRUPTED, plain_table, say
+from adascale.cli.console import ALARM, STOPS, plain_table, say, stopped_by, undisturbed
 from adascale.core.errors import InputError
 from adascale.decision.detector_file import DetectorFile
 from adascale.monitoring import Monitor, write_report
@@ -36,11 +36,12 @@ class Image(NamedTuple):
 def monitor(given: MonitorCommand) -> None:
     """Read the rows, print what they say together, and exit with 4 if an alarm is raised."""
     watched = _Watched(given)
-    interrupted = False
+    code = 0
     try:
         watched.read()
-    except KeyboardInterrupt:
-        interrupted = True
+    except STOPS as error:
+        word, code = stopped_by(error)
+        say(f"adascale: {word}" + ("." if given.state is None else "; the same command resumes where it stopped."))
     watched.save()
     summary = watched.monitor.summary()
     if given.report is not None:
@@ -50,8 +51,8 @@ def monitor(given: MonitorCommand) -> None:
         print(json.dumps({**summary, "unreadable": watched.unreadable, "history": watched.monitor.history()}))
     else:
         _print(summary, watched.unreadable)
-    if summary["alarm"] or interrupted:
-        raise typer.Exit(ALARM if summary["alarm"] else INTERRUPTED)
+    if summary["alarm"] or code:
+        raise typer.Exit(ALARM if summary["alarm"] else code)
 
 
 class _Watched:
@@ -68,16 +69,20 @@ class _Watched:
         places = self.monitor.about.setdefault("rows", {})
         done = self._skip(rows, places[self.place]) if self.place in places else 0
         for number, row in enumerate(rows, start=done + 1):
-            image = _image(row, self.given)
-            if self.place != STDIN:
-                places[self.place] = {"rows": number, "last": _key(row)}
-            if image.score is None:
-                self.unreadable += 1
-                continue
-            for alarm in self.monitor.update(image.score, image.prediction, image.name):
-                say(f"alarm {alarm.title} at image {alarm.raised_at}" + (f" ({image.name})" if image.name else ""))
+            with undisturbed():  # the state that is saved at the end has seen all of a row, or nothing
+                self._take(row)
+                if self.place != STDIN:
+                    places[self.place] = {"rows": number, "last": _key(row)}
         if not self.monitor.images and not self.unreadable:
             raise InputError(f"{self.given.scores} has no rows; give the output of adascale score.")
+
+    def _take(self, row: Row) -> None:
+        image = _image(row, self.given)
+        if image.score is None:
+            self.unreadable += 1
+            return
+        for alarm in self.monitor.update(image.score, image.prediction, image.name):
+            say(f"alarm {alarm.title} at image {alarm.raised_at}" + (f" ({image.name})" if image.name else ""))
 
     def _skip(self, rows: Iterator[Row], seen: Mapping[str, Any]) -> int:
         """Pass over the rows that the state has seen, after a look at the last of them. Returns their number."""

@@ -24,7 +24,7 @@ from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
 from adascale.maths.discoveries import discoveries, limits
 from adascale.maths.promise import check_fdr
-from adascale.network.behaviour import versions
+from adascale.network.changes import Weights
 from adascale.network.classifier import Classifier
 
 Array = npt.NDArray[Any]
@@ -41,7 +41,7 @@ class Answering:
     class_names: tuple[str, ...]
     batch_size: int
     _reader: Reader
-    _versions: list[int] | None
+    _weights: Weights | None
 
     def _batches(self, images: Any, skip: bool, batch_size: int | None = None) -> Iterator[Given]:
         """The images in batches of inputs, all of the size that the detector was calibrated on."""
@@ -146,16 +146,16 @@ class Answering:
 
     def _note_weights(self) -> None:
         """From now on, the weights of the network must stay as they are."""
-        self._versions = versions(self.classifier.model)
+        self._weights = Weights(self.classifier.model)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without the counters of these tensors: a copy has its own."""
-        return {**vars(self), "_versions": None}
+        """The state without what is known of these tensors: a copy has its own."""
+        return {**vars(self), "_weights": None}
 
     def _check_weights(self) -> None:
-        if self._versions is None:
+        if self._weights is None:
             self._note_weights()
-        if self.calibration is not None and self._versions != versions(self.classifier.model):
+        if self.calibration is not None and self._weights is not None and not self._weights.are_unchanged():
             raise NotFittedError(
                 "The weights of the network have changed since the detector was fitted or loaded; call fit(id_images) "
                 "again. Classifier(model, copy=True) keeps a copy that does not change."

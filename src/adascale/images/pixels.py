@@ -5,10 +5,10 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -17,6 +17,7 @@ from adascale.core.errors import InputError
 from adascale.images.limits import DECODED, MAX_PIXELS, check_pixels
 from adascale.images.stored import Stored
 
+T = TypeVar("T")
 # What counts as one image besides a path. An array is uint8 (H, W), (H, W, 1), (H, W, 3) or (H, W, 4).
 Item = Path | Stored | bytes | Image.Image | np.ndarray[Any, Any]
 # What the decoders raise for a file that is missing, damaged or no image.
@@ -57,17 +58,27 @@ def opened(
         _check_regular(item)
     _let_pillow_open(max_pixels)
     data = io.BytesIO(item) if isinstance(item, bytes | bytearray | memoryview) else item
-    with Image.open(data, formats=formats) as image:
+    with decoded(lambda: Image.open(data, formats=formats)) as image:
         if image.format == "EPS":
             raise ValueError("an EPS file is a program; convert it to a picture")
         with DECODED.share(check_pixels(*image.size, max_pixels)):
             deep = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()))
             if least is not None:
                 draft(image, least)
-            image.load()
+            decoded(image.load)
             if deep:
                 image.info[_DEEP] = True
             yield image
+
+
+def decoded(action: Callable[[], T]) -> T:
+    """What a decoder gives. One that stumbles over damaged data may raise anything: that is a `READ_ERRORS` then."""
+    try:
+        return action()
+    except READ_ERRORS:
+        raise
+    except Exception as error:
+        raise OSError(f"damaged: {type(error).__name__}: {error}") from error
 
 
 def _check_regular(path: Any) -> None:

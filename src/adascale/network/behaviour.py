@@ -49,9 +49,3 @@ def unsteady(run: Callable[[Tensor], Call], images: Tensor, call: Call, name: st
         f"{name} gives an image other logits with other images beside it, as with statistics of the batch: "
         "scores depend on how images are batched, and nothing is promised for batches unlike those of fit."
     )
-
-
-def versions(model: nn.Module) -> list[int]:
-    """Counters that grow whenever a weight is changed in place; a change through ``.data`` is not seen."""
-    tensors = (tensor for tensor in chain(model.parameters(), model.buffers()) if tensor.ndim)
-    return [0 if tensor.is_inference() else tensor._version for tensor in tensors]

@@ -36,10 +36,16 @@ def write_network_list(folder: Path, networks: Sequence[Registered]) -> Path:
         known = registered(path) if path.is_file() else []
         others = [network for network in known if network.name not in names and network.weights.is_file()]
         entries = [
-            {"name": n.name, "model": n.model, "weights": os.path.relpath(n.weights, folder), **n.about}
+            {"name": n.name, "model": n.model, "weights": os.path.relpath(n.weights, folder), **_sorted(n.about)}
             for n in sorted((*others, *networks), key=lambda network: (len(network.name), network.name))
         ]
         return write_text(path, json.dumps({**_FORMAT, "networks": entries}, indent=1) + "\n")
+
+
+def _sorted(about: Mapping[str, Any]) -> dict[str, Any]:
+    """In one order, whether a run was made at once or resumed from a file, which has an order of its own."""
+    found: dict[str, Any] = json.loads(json.dumps(about, sort_keys=True))
+    return found
 
 
 def is_network_list(spec: str) -> bool:

@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from adascale.maths.rounding import alike
+from adascale.network.changes import Watched, place
 
 FOLDING_SLACK = 1e-6  # how far folding may move the features, relative to the largest
 _CONTENTS = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
@@ -44,7 +45,7 @@ class Twin:
         self.modules = [] if self.module is None else list(self.module.modules())
         self.largest: float | None = None
         self._pairs: list[_Pair] = []
-        self._folded: _Folded | None = None
+        self._folded: Watched | None = None
 
     def is_current(self) -> bool:
         """Whether the network still has the modules, hooks, settings and tensors that the twin was made of.
@@ -93,22 +94,11 @@ class Twin:
         for pair in pairs:
             _fold(*pair)
         if alike(features(), before, FOLDING_SLACK):
-            self._folded = _Folded(sources)
+            self._folded = Watched(sources)
             return
         for conv, weight, bias, norm in kept:
             conv.weight, conv.bias = weight, bias
             del norm.forward
-
-
-class _Folded:
-    """The tensors whose product folded layers hold, and how they were then."""
-
-    def __init__(self, tensors: list[Tensor]) -> None:
-        self._tensors, self._beginnings = tensors, _beginnings(tensors)
-        self._versions, self._values = _versions(tensors), torch.cat(self._beginnings)
-
-    def are_unchanged(self) -> bool:
-        return self._versions == _versions(self._tensors) and torch.equal(self._values, torch.cat(self._beginnings))
 
 
 _Pair = tuple[nn.Conv2d, nn.BatchNorm2d]
@@ -202,8 +192,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._uses[key] += 1
         self.reads_values |= func._schema.name in _READS
         result = func(*args, **kwargs)
-        old = {_place(value) for value in leaves}
-        new = (value.numel() for value in tree_leaves(result) if isinstance(value, Tensor) and _place(value) not in old)
+        old = {place(value) for value in leaves}
+        new = (value.numel() for value in tree_leaves(result) if isinstance(value, Tensor) and place(value) not in old)
         self.largest = max(self.largest, *new, 0)
         return result
 
@@ -248,20 +238,13 @@ def _state(modules: list[nn.Module], tensors: list[Tensor]) -> list[tuple[Any, .
 
     ``training`` is left out: the twin does not follow it.
     """
-    state: list[tuple[Any, ...]] = [tuple(map(_place, tensors))]
+    state: list[tuple[Any, ...]] = [tuple(map(place, tensors))]
     for module in modules:
         space = dict(vars(module))
         space.pop("training", None)
         state.append(tuple(space.values()))
         state += [tuple(space[name].values()) for name in _CONTENTS if space.get(name)]
     return state
-
-
-def _place(tensor: Tensor) -> int:
-    try:
-        return tensor.data_ptr()
-    except RuntimeError:  # such as tensors without memory
-        return 0
 
 
 def _same(now: list[tuple[Any, ...]], before: list[tuple[Any, ...]]) -> bool:
@@ -275,12 +258,3 @@ def _same(now: list[tuple[Any, ...]], before: list[tuple[Any, ...]]) -> bool:
         if a is not b
     )
     return all(type(a) is type(b) and isinstance(a, _PLAIN) and a == b for a, b in differ)
-
-
-def _versions(tensors: list[Tensor]) -> list[int]:
-    return [tensor._version for tensor in tensors]
-
-
-def _beginnings(tensors: list[Tensor]) -> list[Tensor]:
-    """The first values of each, as they are at any time: writing through ``.data`` leaves the version as it is."""
-    return [tensor.detach().as_strided((min(4, tensor.numel()),), (1,)) for tensor in tensors]

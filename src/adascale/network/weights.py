@@ -19,6 +19,7 @@ from adascale.network.families import looks_like
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 _MOST_KEYS = 3
+_LARGEST_PICKLE = 2**26  # bytes; that of a state dict has its keys alone
 _MOST_PICKLES = 5  # files of old versions of PyTorch begin with some small ones
 
 
@@ -47,13 +48,21 @@ _RULE = "It must be .safetensors, or a state dict: torch.save(model.state_dict()
 
 def _pickled(path: Path) -> str:
     """What to say about a file with a whole pickled object; empty if it holds none. Nothing is unpickled."""
+    try:
+        return _whole_object(path)
+    except Exception:  # too damaged to say more
+        return ""
+
+
+def _whole_object(path: Path) -> str:
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             if any(name.endswith("/constants.pkl") for name in names):
                 return f"{path} cannot be read as weights: it is a TorchScript archive. {_RULE}"
             pickle = next((name for name in names if name.endswith("data.pkl")), None)
-            found = [] if pickle is None else list(_globals(io.BytesIO(archive.read(pickle))))
+            small = pickle is not None and archive.getinfo(pickle).file_size <= _LARGEST_PICKLE
+            found = list(_globals(io.BytesIO(archive.read(pickle)))) if pickle is not None and small else []
     else:
         with open(path, "rb") as file:
             found = list(_globals(file))

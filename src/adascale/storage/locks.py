@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from adascale.core.errors import InputError
+from adascale.storage.atomic import unwritable
 from adascale.storage.remote import Place, Url, unfinished
 
 _BYTE = 2**30  # where Windows locks: behind any content, which can then still be read
@@ -92,11 +93,20 @@ def _claim(output: Place, place: Path) -> IO[bytes]:
                 "output."
             )
         if _is_at(file, place):
-            file.truncate(0)
-            file.write(str(os.getpid()).encode())
-            file.flush()
+            _sign(file, output, place)
             return file
         file.close()  # the run that had it has just removed it
+
+
+def _sign(file: IO[bytes], output: Place, place: Path) -> None:
+    """Write the number of this process into the lock. Where that cannot be, on a full disk, no lock is left."""
+    try:
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), str(os.getpid()).encode())
+    except OSError as error:
+        place.unlink(missing_ok=True)
+        file.close()
+        raise unwritable(output, error) from error
 
 
 def _is_at(file: IO[bytes], place: Path) -> bool:

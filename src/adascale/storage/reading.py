@@ -93,5 +93,9 @@ def _json_rows(place: str) -> list[Any]:
 
 def _parquet_rows(place: str) -> Iterator[Row]:
     parquet = optional("pyarrow.parquet", "parquet")
-    for batch in parquet.ParquetFile(place).iter_batches():
-        yield from batch.to_pylist()
+    try:
+        for batch in parquet.ParquetFile(place).iter_batches():
+            yield from batch.to_pylist()
+    except (OSError, ValueError, NotImplementedError) as error:  # what pyarrow raises, in several lines
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(f"{place} is damaged or no Parquet file ({reason}).") from error
