@@ -55,14 +55,17 @@ class Member:
 
     @property
     def usual(self) -> float:
+        """What it adds for an in-distribution image, on average: its weight."""
         return self.weight
 
     @property
     def evidence(self) -> float | None:
+        """Minus the logarithm of its p-value: what it adds, without its weight."""
         return self.adds / self.weight if self.weight else None
 
     @property
     def share(self) -> float | None:
+        """Its p-value: the share of in-distribution images that it finds as unusual."""
         return math.exp(-self.adds / self.weight) if self.weight else None
 
 
@@ -90,6 +93,7 @@ class Explanation:
 
     @property
     def threshold(self) -> float:
+        """Images that score more are flagged."""
         return self.calibration.threshold
 
     @property
