@@ -55,14 +55,17 @@ class Member:
 
     @property
     def usual(self) -> float:
+        """What the member adds on average for in-distribution images: its weight, since evidence is 1 on average."""
         return self.weight
 
     @property
     def evidence(self) -> float | None:
+        """What it adds, before the weight; None where the weight is 0."""
         return self.adds / self.weight if self.weight else None
 
     @property
     def share(self) -> float | None:
+        """The share of in-distribution images that score as high by this member; None where the weight is 0."""
         return math.exp(-self.adds / self.weight) if self.weight else None
 
 
@@ -90,6 +93,7 @@ class Explanation:
 
     @property
     def threshold(self) -> float:
+        """Scores above it are flagged."""
         return self.calibration.threshold
 
     @property

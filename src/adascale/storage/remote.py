@@ -60,22 +60,27 @@ class Url:
 
     @property
     def scheme(self) -> str:
+        """What stands before ``://``, in lower case."""
         return self.text.partition("://")[0].lower()
 
     @property
     def name(self) -> str:
+        """The last part of the path."""
         return self.text.rstrip("/").rpartition("/")[2]
 
     @property
     def suffix(self) -> str:
+        """The ending of the name, with its dot."""
         return posixpath.splitext(self.name)[1]
 
     @property
     def stem(self) -> str:
+        """The name without its ending."""
         return posixpath.splitext(self.name)[0]
 
     @property
     def parent(self) -> Url:
+        """The folder that it is in."""
         scheme, _, rest = self.text.rstrip("/").partition("://")
         return Url(f"{scheme}://{posixpath.dirname(rest)}")
 
@@ -85,6 +90,7 @@ class Url:
         return Url(f"{scheme}://{posixpath.normpath(posixpath.join(rest, inside))}")
 
     def with_name(self, name: str) -> Url:
+        """Another name in the same folder."""
         return self.parent / name
 
     def resolve(self) -> Url:
@@ -92,12 +98,15 @@ class Url:
         return self
 
     def exists(self) -> bool:
+        """Whether there is a file or folder."""
         return self._kind() is not None
 
     def is_file(self) -> bool:
+        """Whether there is a file."""
         return self._kind() == "file"
 
     def is_dir(self) -> bool:
+        """Whether there is a folder."""
         return self._kind() == "directory"
 
     def read_bytes(self, start: int | None = None, stop: int | None = None) -> bytes:
@@ -145,6 +154,7 @@ class Url:
                     raise
 
     def unlink(self, missing_ok: bool = False) -> None:
+        """Remove the file."""
         with self._told("removed") as (system, path):
             try:
                 system.rm_file(path)
