@@ -93,5 +93,5 @@ def prepare(folder: Path) -> dict[str, Any]:
     names = {"model": model, "preprocess": preprocess, "id_images": id_images, "images": images, "detector": detector}
     names |= {"weight": head.weight, "bias": head.bias, "logits": outputs.logits, "features": outputs.features}
     names |= {"train_loader": [(id_images, torch.zeros(len(id_images), dtype=torch.long))], "stream": ["photo.jpg"]}
-    names |= {"run": made_up_run(images=60), "Path": Path}
+    names |= {"run": made_up_run(images=60), "Path": Path, "image": "photo.jpg"}
     return {**names, "perturbed": outputs.views[View()], "OODDetector": OODDetector, "torch": torch}

@@ -55,17 +55,17 @@ class Member:
 
     @property
     def usual(self) -> float:
-        """What it adds for an in-distribution image, on average: its weight."""
+        """What the member adds on average for in-distribution images: its weight, since evidence is 1 on average."""
         return self.weight
 
     @property
     def evidence(self) -> float | None:
-        """Minus the logarithm of its p-value: what it adds, without its weight."""
+        """What it adds, before the weight; None where the weight is 0."""
         return self.adds / self.weight if self.weight else None
 
     @property
     def share(self) -> float | None:
-        """Its p-value: the share of in-distribution images that it finds as unusual."""
+        """The share of in-distribution images that score as high by this member; None where the weight is 0."""
         return math.exp(-self.adds / self.weight) if self.weight else None
 
 
@@ -93,7 +93,7 @@ class Explanation:
 
     @property
     def threshold(self) -> float:
-        """Images that score more are flagged."""
+        """Scores above it are flagged."""
         return self.calibration.threshold
 
     @property

@@ -92,7 +92,7 @@ class Trace:
 
     @property
     def view(self) -> View:
-        """The perturbed input that the method looks at."""
+        """The perturbed view that the method looks at."""
         return self.method.view
 
     @property

@@ -60,27 +60,27 @@ class Url:
 
     @property
     def scheme(self) -> str:
-        """What stands before ``://``, in small letters."""
+        """What stands before ``://``, in lower case."""
         return self.text.partition("://")[0].lower()
 
     @property
     def name(self) -> str:
-        """The last part."""
+        """The last part of the path."""
         return self.text.rstrip("/").rpartition("/")[2]
 
     @property
     def suffix(self) -> str:
-        """The end of the name, from its last dot on."""
+        """The ending of the name, with its dot."""
         return posixpath.splitext(self.name)[1]
 
     @property
     def stem(self) -> str:
-        """The name without its suffix."""
+        """The name without its ending."""
         return posixpath.splitext(self.name)[0]
 
     @property
     def parent(self) -> Url:
-        """The folder it is in."""
+        """The folder that it is in."""
         scheme, _, rest = self.text.rstrip("/").partition("://")
         return Url(f"{scheme}://{posixpath.dirname(rest)}")
 
@@ -90,7 +90,7 @@ class Url:
         return Url(f"{scheme}://{posixpath.normpath(posixpath.join(rest, inside))}")
 
     def with_name(self, name: str) -> Url:
-        """Another place in the same folder."""
+        """Another name in the same folder."""
         return self.parent / name
 
     def resolve(self) -> Url:
@@ -98,15 +98,15 @@ class Url:
         return self
 
     def exists(self) -> bool:
-        """Whether there is an object, or a folder with objects."""
+        """Whether there is a file or folder."""
         return self._kind() is not None
 
     def is_file(self) -> bool:
-        """Whether there is an object."""
+        """Whether there is a file."""
         return self._kind() == "file"
 
     def is_dir(self) -> bool:
-        """Whether there is a folder with objects."""
+        """Whether there is a folder."""
         return self._kind() == "directory"
 
     def read_bytes(self, start: int | None = None, stop: int | None = None) -> bytes:
@@ -154,7 +154,7 @@ class Url:
                     raise
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the object."""
+        """Remove the file."""
         with self._told("removed") as (system, path):
             try:
                 system.rm_file(path)
