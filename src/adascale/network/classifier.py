@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from adascale.core.engines import TORCH, check_engine
 from adascale.core.errors import AdascaleWarning, HeadNotFoundError, InputError
-from adascale.core.types import Head
+from adascale.core.types import Head, Layers, Need, Tap, View
 from adascale.maths.rounding import alike
 from adascale.network import heads
 from adascale.network.behaviour import check_values, unsteady
@@ -21,6 +21,7 @@ from adascale.network.engines import Engines
 from adascale.network.fingerprints import hash_of_code, hash_of_weights
 from adascale.network.head_passes import HeadPasses
 from adascale.network.heads import Call, kind
+from adascale.network.inner import Inner, no_layers
 from adascale.network.running import (
     Backend,
     Compiled,
@@ -88,6 +89,7 @@ class Classifier:
         self._parts: Compiled | None = None
         self._twin: Twin | None = None
         self._probe: Tensor | None = None  # the images that located the head
+        self._inner = Inner()
         self._inside = False  # a pass is under way, in the thread that holds the network
         self._process = os.getpid()
         self._head: Head | None = None
@@ -127,7 +129,7 @@ class Classifier:
             raise InputError("Every image of the first batch holds NaN or infinite values; check the preprocessing.")
         with held(self.model), torch.no_grad(), autocast(self.device, self.precision):
             self._layout, self._twin, self._probe = torch.contiguous_format, None, usable.detach().clone()
-            self._passes, self.located = HeadPasses(), False
+            self._passes, self._inner, self.located = HeadPasses(), Inner(), False
             with self._passing():
                 call = self._located(usable)
                 self._fold()
@@ -260,7 +262,7 @@ class Classifier:
         """A new twin, observed on the probe."""
         check_precision(self.model)
         with torch.inference_mode(False), torch.no_grad(), autocast(self.device, self.precision):
-            self._twin, self._parts = Twin(self.model), None
+            self._twin, self._parts, self._inner = Twin(self.model), None, Inner()
             if self._probe is None or self._twin.module is None:
                 return
             images = self.prepare(self._probe)
@@ -283,7 +285,7 @@ class Classifier:
 
     def __getstate__(self) -> dict[str, Any]:
         """The state without the twin and its compiled parts, which belong to the modules of the original."""
-        return {**vars(self), "_parts": None, "_twin": None, "_inside": False}
+        return {**vars(self), "_parts": None, "_twin": None, "_inner": Inner(), "_inside": False}
 
     def forward_with_gradients(
         self, images: Tensor, temperatures: Sequence[float | None] = (None,)
@@ -298,6 +300,53 @@ class Classifier:
             parts = [self._passes.with_gradients(network, head, part, temperatures) for part in self._pieces(images)]
         features, logits, *gradients = (_joined(column) for column in zip(*parts, strict=True))
         return features, logits, gradients
+
+    def tapped(
+        self, images: Tensor, taps: Sequence[Tap], temperatures: Sequence[float | None] = ()
+    ) -> tuple[Tensor, Tensor, list[Tensor], dict[Tap, Layers]]:
+        """``(features, logits, gradients, tapped)`` from one pass, the gradients as in `forward_with_gradients`."""
+        differentiated = bool(temperatures) or any(tap.needs_gradient for tap in taps)
+        rows, read = [], []
+        with self._borrowed(), torch.inference_mode(not differentiated), torch.set_grad_enabled(differentiated):
+            self._look_inside()
+            network, head = self._network, self._name
+            for part in self._pieces(images):
+                with self._inner.reading(network, taps) as reading:
+                    if differentiated:
+                        rows.append(self._passes.with_gradients(network, head, part, temperatures, reading))
+                    else:
+                        rows.append(self._passes.whole(network, head, part))
+                read.append(reading.read())
+        features, logits, *gradients = (_joined(column) for column in zip(*rows, strict=True))
+        tapped = {tap: tuple(map(_joined, zip(*(part[tap] for part in read), strict=True))) for tap in taps}
+        return features, logits, gradients, tapped
+
+    def changed(self, images: Tensor, view: View) -> Tensor:
+        """The features of these images by the network with the change of this view."""
+        with self._borrowed(), torch.inference_mode():
+            self._look_inside()
+            with self._inner.changed(self._network, view):
+                return _joined([self._run_to_the_head(part) for part in self._pieces(images)])
+
+    def cannot(self, need: Need) -> str:
+        """Why this network, once located, cannot give what a method needs; empty if it can."""
+        if isinstance(need, View) and need.network is None:
+            return ""
+        if reason := no_layers(self.engine, bool(self.compiled)):
+            return reason
+        with self._borrowed(), torch.no_grad():
+            self._look_inside()
+            return self._inner.cannot(self._network, need)
+
+    def _look_inside(self) -> None:
+        """Find the inner layers on the probe, once."""
+        if reason := no_layers(self.engine, bool(self.compiled)):
+            raise InputError(reason)
+        if self._inner.layers is None:
+            assert self._probe is not None  # the head was located
+            images = self.prepare(self._probe)
+            with torch.no_grad():
+                self._inner.look(self._network, self._name, images)
 
     def fingerprint(self) -> str:
         """A hash of every parameter and buffer and of the kinds of modules."""
