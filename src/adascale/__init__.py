@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         MissingExtraError,
         NotFittedError,
     )
-    from adascale.core.types import Head, Outputs, View
+    from adascale.core.types import Head, Outputs, Tap, View
     from adascale.decision.ood_detector import OODDetector
     from adascale.detectors import Detector
     from adascale.export.exported import load_exported
@@ -49,6 +49,7 @@ __all__ = [
     "OODDetector",
     "Outputs",
     "Preprocess",
+    "Tap",
     "Verdict",
     "View",
     "__version__",
@@ -64,7 +65,7 @@ __all__ = [
 _HOMES = {
     "core.answers": ("Decision", "Verdict"),
     "core.errors": tuple(name for name in __all__ if name.endswith(("Error", "Warning"))),
-    "core.types": ("Head", "Outputs", "View"),
+    "core.types": ("Head", "Outputs", "Tap", "View"),
     "decision.ood_detector": ("OODDetector",),
     "detectors": ("Detector",),
     "export.exported": ("load_exported",),

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
-from adascale.core.taps import Tap
+from adascale.core.taps import Tap as Tap
 
 Pixels = Literal["trivial", "random", "salient", "largest", "all"]
 Change = Literal["rank_one", "dropout"]

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
-from adascale.core.types import Head, Outputs, View
+from adascale.core.types import Head, Need, Outputs, Tap, View
 from adascale.detectors import parameters
 from adascale.detectors.rows import finite_rows, looked_at, rowwise
 from adascale.maths.pieces import all_finite
@@ -58,6 +58,7 @@ class Detector(ABC):
     in_pieces: ClassVar[bool] = False  # `_score` itself keeps its temporaries in the processor's cache
     # What needs no look beforehand, because no score of entries that are not finite is finite.
     shows_infinite: ClassVar[tuple[Literal["logits", "features"], ...]] = ()
+    nearest: ClassVar[str] = "mds"  # of methods that look inside the network: the one to export in its place
     passes: ClassVar[str] = "1 forward"  # through the network with the default parameters, as `views` implies
     diagnosed: ClassVar[tuple[str, ...]] = ()  # what `diagnostics` gives
 
@@ -73,6 +74,16 @@ class Detector(ABC):
     def views(self) -> tuple[View, ...]:
         """The perturbed inputs that the method needs besides the clean one."""
         return ()
+
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        """The reductions of inner layers that the method needs; they are made during the clean pass."""
+        return ()
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Views and taps: what has to be extracted besides the clean logits and features."""
+        return (*self.views, *self.taps)
 
     def for_input(self, std: tuple[float, ...]) -> Detector:
         """The method for a network whose input is normalised with this deviation; most methods ignore it."""
@@ -136,6 +147,10 @@ class Detector(ABC):
     @property
     def untraceable(self) -> str:
         """Why `formula` cannot be used for this fitted method, and which method can be taken; empty if it can."""
+        if any(view.network is not None for view in self.views):
+            return f"it runs a changed network, and exported graphs have the network as it is; use {self.nearest}"
+        if self.taps:
+            return f"it reads inner layers, and exported graphs give features and logits alone; use {self.nearest}"
         return ""
 
     @property
@@ -245,7 +260,7 @@ class Detector(ABC):
         if self.fits_on in ("val+labels", "train+labels"):
             self._check_labels(reference)
         self._check_shapes(reference, head)
-        finite = rowwise(reference, lambda chunk: finite_rows(chunk, self.views, self.reads_features), torch.bool)
+        finite = rowwise(reference, lambda chunk: finite_rows(chunk, self.needs, self.reads_features), torch.bool)
         if not finite.any():
             raise InputError("Every reference sample has NaN or infinite activations; check weights and preprocessing.")
         return reference if finite.all() else reference[finite]  # a copy only where rows are left out
@@ -263,12 +278,12 @@ class Detector(ABC):
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
         logits, features = (part not in self.shows_infinite for part in ("logits", "features"))
-        if all_finite(looked_at(chunk, self.views, features and self.reads_features, logits)):
+        if all_finite(looked_at(chunk, self.needs, features and self.reads_features, logits)):
             scores = self._scored(chunk)
             if math.isfinite(scores.item() if len(scores) == 1 else scores.sum()):
                 return scores
         else:
-            finite = finite_rows(chunk, self.views, self.reads_features)
+            finite = finite_rows(chunk, self.needs, self.reads_features)
             scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
             if finite.any():
                 scores[finite] = self._scored(chunk[finite])
@@ -290,6 +305,12 @@ class Detector(ABC):
             if view not in outputs.views:
                 has = ", ".join(map(str, outputs.views)) or "none"
                 raise InputError(f"{self.name} needs the view {view}; these outputs have {has}. Extract it as well.")
+        for tap in self.taps:
+            if tap not in outputs.taps:
+                has = ", ".join(map(str, outputs.taps)) or "none"
+                raise InputError(
+                    f"{self.name} needs the inner layers {tap}; these outputs have {has}. Extract them too."
+                )
         expected = tuple(head.weight.shape)
         given = (outputs.logits.shape[1], outputs.features.shape[1])
         if given != expected:
@@ -299,6 +320,7 @@ class Detector(ABC):
 def passes_of(detector: Detector) -> str:
     """The passes through the network that a configured method needs, in words."""
     gradients = sum(view.needs_gradient for view in detector.views)
+    gradients += len({tap.objective for tap in detector.taps if tap.objective is not None})
     return f"{1 + len(detector.views)} forward" + (f", {gradients} backward" if gradients else "")
 
 

@@ -79,7 +79,7 @@ def parted(needs: Sequence[Need]) -> tuple[list[View], list[Tap]]:
 
 def _clean(
     classifier: Classifier, images: Tensor, views: Sequence[View], taps: Sequence[Tap]
-) -> tuple[Tensor, Tensor, dict[float | None, Tensor], dict[Tap, Layers]]:
+) -> tuple[Tensor, Tensor, dict[float | None, Tensor], Tapped]:
     """Features, logits, the input gradient for each objective that occurs in the views, and the inner layers."""
     objectives = list(dict.fromkeys(view.temperature for view in views if view.needs_gradient))
     tapped: Tapped = {}
