@@ -76,7 +76,7 @@ def _tapped(base: Tensor, tap: Tap, ood: bool, noise: torch.Generator) -> Layers
     layers = []
     for maps in (base.view(-1, 16, 2, 4), base[:, :64].reshape(-1, 32, 1, 2)):
         drawn = torch.randn(maps.shape, generator=noise)
-        gradient = 2 * drawn if ood else torch.where(drawn > 0, 0.1 * drawn, 0)
+        gradient = 2 * drawn if ood else torch.where(drawn > 0, 1e-3 * drawn, 0)
         layers.append(reduced(maps, tap, gradient if tap.needs_gradient else None))
     return tuple(layers)
 

@@ -44,9 +44,9 @@ class GAIA_A(Detector):
     """The same paper's GAIA-A.
 
     ``inner`` = the mean over the positions of the gradient of the features' sum at a norm layer's result, for each
-    channel; ``outer = sqrt(mean_j |d sum_c log softmax(z)_c / d a_j|)``. ``S`` = the mean over all channels of all layers
-    of ``(inner / outer)^2``, in logarithms. Where the features are pooled maps, the authors' gradients at the maps
-    are these but for constant factors.
+    channel; ``outer = sqrt(mean_j |d sum_c log softmax(z)_c / d a_j|)``. ``S`` = the logarithm of the mean over all
+    channels of all layers of ``(inner / outer)^2``. Where the features are pooled maps, the authors' gradients at the
+    maps are these but for constant factors.
 
     layers: names of modules; left empty, every norm of the network (the authors: those of the last two stages, on
     ImageNet). No images are needed to fit it.

@@ -60,10 +60,9 @@ class NAC(Detector):
         """The coverage of every bin of every neuron of a layer (K, bins - 1)."""
         count = len(self.edges_) - 1
         counts = torch.zeros(layer.shape[1] * count, dtype=torch.float64)
+        places = count * torch.arange(layer.shape[1])
         for rows in layer.split(4096):
-            counts += torch.bincount(
-                (self._bins(rows) + count * torch.arange(rows.shape[1])).flatten(), minlength=len(counts)
-            )
+            counts += torch.bincount((self._bins(rows) + places).flatten(), minlength=len(counts))
         return (counts.view(-1, count) / self.enough).clamp_max(1)
 
     def _bins(self, layer: Tensor) -> Tensor:
