@@ -59,7 +59,7 @@ def test_the_row_sums_of_gram_matrices() -> None:
 
 
 def test_mds_ensemble() -> None:
-    train, test, _, ours = both("mds_ensemble", alpha=(1.0, 0.5))
+    train, test, _, ours = both("mds_ensemble", weights=(1.0, 0.5))
     assert train.labels is not None
     labels, total = train.labels.numpy(), np.zeros(len(test))
     for weight, known, seen in zip((1.0, 0.5), layers_of(train, Tap()), layers_of(test, Tap()), strict=True):
@@ -70,7 +70,7 @@ def test_mds_ensemble() -> None:
         total += weight * np.min(distances, axis=0)
     np.testing.assert_allclose(ours, total, rtol=1e-6)
     with pytest.raises(InputError, match="3 weights for 2 layers"):
-        detectors.MDSEnsemble(alpha=(1, 2, 3)).fit(train, example_outputs(2, ())[1])
+        detectors.MDSEnsemble(weights=(1, 2, 3)).fit(train, example_outputs(2, ())[1])
 
 
 def test_combood() -> None:
@@ -113,7 +113,7 @@ def test_the_power_transform_finds_the_power() -> None:
 
 
 def test_nac() -> None:
-    train, test, _, ours = both("nac", bins=20, enough=7, alpha=500.0)
+    train, test, _, ours = both("nac", bins=20, enough=7, steepness=500.0)
     low = np.log(np.linspace(1, np.sqrt(1e3), 10)) / np.log(1e3)
     edges = np.append(np.concatenate([low[:-1], (1 - low)[::-1]]), 1.2)
     edges[-2] += 1e-2

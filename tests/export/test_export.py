@@ -22,6 +22,7 @@ from adascale.export import proof, writing
 from adascale.export.engines import read_record, runner
 from adascale.export.graph import OUTPUTS, DecisionGraph
 from tests.conftest import SmallNet, images, seeded
+from tests.inside import INSIDE
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -186,7 +187,7 @@ def test_a_file_that_answers_otherwise_is_refused(
 
 
 # Every method, with one representative network; those that need an input gradient are tested elsewhere.
-METHODS = [name for name in detectors.names() if name not in ("odin", "iodin", "combined")]
+METHODS = [name for name in detectors.names() if name not in ("odin", "iodin", "combined", *INSIDE)]
 
 
 @pytest.mark.slow

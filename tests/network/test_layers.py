@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -10,30 +12,7 @@ from torch import Tensor, nn
 from adascale import Classifier, InputError, Tap, View, extract_batch
 from adascale.core.taps import Found
 from adascale.network.tapping import without_rank_one
-
-
-class Block(nn.Module):
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.conv, self.norm = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)
-        self.again, self.relu = nn.Conv2d(outputs, outputs, 3, 1, 1), nn.ReLU(inplace=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.relu(self.again(self.relu(self.norm(self.conv(x)))))  # type: ignore[no-any-return]
-
-
-class Net(nn.Module):
-    """A stem, three stages, dropout, a head."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem, self.pool = nn.Conv2d(3, 4, 3, 2, 1), nn.MaxPool2d(2)
-        self.layer1, self.layer2, self.layer3 = Block(4, 6, 1), Block(6, 8, 2), Block(8, 12, 2)
-        self.drop, self.fc = nn.Dropout(0.5), nn.Linear(12, 5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.layer3(self.layer2(self.layer1(self.pool(self.stem(x)))))
-        return self.fc(self.drop(x.mean((2, 3))))  # type: ignore[no-any-return]
+from tests.conftest import StagedNet, seeded
 
 
 class Tokens(nn.Module):
@@ -58,13 +37,8 @@ def images(n: int = 6, seed: int = 0) -> Tensor:
     return torch.randn(n, 3, 32, 32, generator=torch.Generator().manual_seed(seed))
 
 
-def made(kind: type[nn.Module] | object = Net) -> nn.Module:
-    torch.manual_seed(0)
-    model: nn.Module = kind()  # type: ignore[operator]
-    for norm in (module for module in model.modules() if isinstance(module, nn.BatchNorm2d)):
-        nn.init.uniform_(norm.running_mean, -0.5, 0.5)
-        nn.init.uniform_(norm.running_var, 0.5, 2)
-    return model.eval()
+def made(kind: Callable[[], nn.Module] = StagedNet) -> nn.Module:
+    return seeded(kind).eval()
 
 
 def by_hand(model: nn.Module, x: Tensor, names: list[str]) -> dict[str, Tensor]:
@@ -83,10 +57,10 @@ def by_hand(model: nn.Module, x: Tensor, names: list[str]) -> dict[str, Tensor]:
 
 @pytest.mark.parametrize(
     ("kind", "expected"),
-    [(Net, ["layer1", "layer2", "layer3"]), (Tokens, ["blocks.1", "blocks.3"]), (mlp, ["2", "4"])],
+    [(StagedNet, ["layer1", "layer2", "layer3"]), (Tokens, ["blocks.1", "blocks.3"]), (mlp, ["2", "4"])],
     ids=["stages", "blocks at even depths", "before the matrices of an MLP"],
 )
-def test_layers_are_found_and_reduced(kind: object, expected: list[str]) -> None:
+def test_layers_are_found_and_reduced(kind: Callable[[], nn.Module], expected: list[str]) -> None:
     """The stem does not count; the means are those of the modules' results, and no hook is left."""
     model, x = made(kind), images()
     found = extract_batch(Classifier(model), x, [Tap()]).taps[Tap()]
@@ -105,7 +79,7 @@ def test_named_layers_and_refusals() -> None:
     first = extract_batch(classifier, x, [tap]).taps[tap][0]
     value = by_hand(classifier.model, x, ["layer1.norm"])["layer1.norm"].flatten(1)
     torch.testing.assert_close(first, torch.stack([-value.amin(1), value.amax(1)], 1), rtol=1e-4, atol=1e-5)
-    with pytest.raises(InputError, match="layers: 'layer9' is no module of Net; it has stem, pool, layer1"):
+    with pytest.raises(InputError, match="layers: 'layer9' is no module of StagedNet; it has stem, pool, layer1"):
         extract_batch(classifier, x, [Tap(("layer9",))])
     with pytest.raises(InputError, match="Sequential has no norms that can be found; name modules"):
         extract_batch(Classifier(made(mlp)), x, [Tap("norms", "gradient_share")])

@@ -20,11 +20,11 @@ class MDSEnsemble(Detector):
     layers (OpenOOD's mds_ensemble, pytorch-ood's MultiMahalanobis).
 
     ``a_l`` = the mean of each channel of layer ``l``; in each layer, class means ``mu_lc`` (true labels) and one
-    covariance ``Sigma_l``; ``S = sum_l alpha_l min_c (a_l - mu_lc)^T Sigma_l^+ (a_l - mu_lc)``.
+    covariance ``Sigma_l``; ``S = sum_l w_l min_c (a_l - mu_lc)^T Sigma_l^+ (a_l - mu_lc)``.
 
-    layers: names of modules; left empty, the network's stages (see `Tap`). alpha: a weight for each layer; left empty,
-    1 for each. The paper learns the weights from OOD images, and moves the input along the gradient of the distance;
-    neither is done here, as in pytorch-ood.
+    layers: names of modules; left empty, the network's stages (see `Tap`). weights: ``w``, one for each layer; left
+    empty, 1 for each. The paper learns the weights from OOD images, and moves the input along the gradient of the
+    distance; neither is done here, as in pytorch-ood.
     """
 
     name = "mds_ensemble"
@@ -35,7 +35,7 @@ class MDSEnsemble(Detector):
     nearest = "mds"
 
     layers: LayersOf = ()
-    alpha: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()
 
     @property
     def taps(self) -> tuple[Tap, ...]:
@@ -43,8 +43,8 @@ class MDSEnsemble(Detector):
 
     def _fit(self, reference: Outputs, head: Head) -> None:
         layers = reference.taps[self.taps[0]]
-        if self.alpha and len(self.alpha) != len(layers):
-            raise InputError(f"alpha has {len(self.alpha)} weights for {len(layers)} layers; give one for each.")
+        if self.weights and len(self.weights) != len(layers):
+            raise InputError(f"There are {len(self.weights)} weights for {len(layers)} layers; give one for each.")
         means, roots, centres = [], [], []
         for layer in layers:
             known = as_features(reference, layer)
@@ -61,7 +61,7 @@ class MDSEnsemble(Detector):
 
     def _score(self, outputs: Outputs) -> Tensor:
         layers = outputs.taps[self.taps[0]]
-        weights = self.alpha or (1.0,) * len(layers)
+        weights = self.weights or (1.0,) * len(layers)
         shapes: list[list[int]] = self.shapes_.tolist()
         means = self.means_.split([width for width, _, _ in shapes])
         roots = self.roots_.split([width * rank for width, rank, _ in shapes])

@@ -23,13 +23,14 @@ class NAC(Detector):
     """Liu et al., "Neuron activation coverage: rethinking out-of-distribution detection and generalization", ICLR 2024
     (NAC-UE; pytorch-ood's NACUE).
 
-    A neuron is a channel's mean ``m``; its state is ``sigmoid(alpha m dL/dm)`` with ``L = -mean_c log softmax(z)_c``,
-    the divergence from the uniform distribution but for a constant. The states of the training samples are counted in
-    ``bins - 1`` bins, which are dense near 0 and 1. The coverage of a bin is ``min(count / enough, 1)``; ``S`` = minus
-    the coverage of the bin that a neuron is in, averaged over the neurons of a layer, then over the layers.
+    A neuron is a channel's mean ``m``; with ``L = -mean_c log softmax(z)_c``, the divergence from the uniform
+    distribution but for a constant, its state is ``sigmoid(steepness m dL/dm)``. The states of the training samples are
+    counted in ``bins - 1`` bins, which are dense near 0 and 1. The coverage of a bin is ``min(count / enough, 1)``;
+    ``S`` = minus the coverage of the bin that a neuron is in, averaged over the neurons of a layer, then over layers.
 
-    layers: names of modules; left empty, the network's stages (see `Tap`). The authors choose alpha, bins and enough
-    for each layer of each network on OOD images, and their public code sums over positions where this takes means.
+    layers: names of modules; left empty, the network's stages (see `Tap`). The authors choose steepness, bins and
+    enough (their alpha, M, O*) for each layer of each network on OOD images, and their public code sums over positions
+    where this takes means.
     """
 
     name = "nac"
@@ -39,10 +40,10 @@ class NAC(Detector):
     reads_features = False
     passes = "1 forward, 1 backward"
     nearest = "knn"
-    search_space: ClassVar[Space] = {"alpha": (1, 10, 100, 1000), "bins": (50, 500), "enough": (5, 50, 500)}
+    search_space: ClassVar[Space] = {"steepness": (1, 10, 100, 1000), "bins": (50, 500), "enough": (5, 50, 500)}
 
     layers: LayersOf = ()
-    alpha: float = number(100, above=0)
+    steepness: float = number(100, above=0)
     bins: int = number(50, least=4)
     enough: int = number(50, least=1)
 
@@ -66,7 +67,7 @@ class NAC(Detector):
         return (counts.view(-1, count) / self.enough).clamp_max(1)
 
     def _bins(self, layer: Tensor) -> Tensor:
-        states = torch.sigmoid(self.alpha * layer.double())
+        states = torch.sigmoid(self.steepness * layer.double())
         return (torch.bucketize(states, self.edges_, right=True) - 1).clamp(0, len(self.edges_) - 2)
 
     def _score(self, outputs: Outputs) -> Tensor:
