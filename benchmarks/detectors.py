@@ -4,8 +4,8 @@
 
 For each method: fit and score time as a multiple of one float32 product ``features @ W.T`` of the same rows (measured
 beside it, best of three), and the peak memory beyond the inputs. Two sizes show how they grow. Fitting sees N rows,
-scoring min(N, 2000). Methods that look inside the network are given four made-up layers, of D/8, D/4, D/2 and D channels
-and 4 positions; "tapped" is what they keep of an image, in KB, where a feature map is never kept.
+scoring min(N, 2000). Methods that look inside the network are given four made-up layers, of D/8, D/4, D/2 and D
+channels and 4 positions; "tapped" is what they keep of an image, in KB, where a feature map is never kept.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _layers(values: torch.Tensor, tap: Tap) -> tuple[torch.Tensor, ...]:
     found = []
     for share in (8, 4, 2, 1):
         channels = values[:, : values.shape[1] // share]
-        pieces = (rows[:, :, None] * torch.linspace(0.5, 1.5, 4) for rows in channels.split(1024))
+        pieces = (rows[:, :, None, None] * torch.linspace(0.5, 1.5, 4).view(2, 2) for rows in channels.split(1024))
         gradient = tap.needs_gradient
         found.append(torch.cat([reduced(maps, tap, 1e-3 * maps if gradient else None) for maps in pieces]))
     return tuple(found)

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from adascale import detectors
 
-INSIDE = {cls.name for cls in detectors.ALL if cls().taps or any(view.network for view in cls().views)}
+INSIDE = {cls.name for cls in detectors.ALL if cls().looks_inside}

@@ -85,6 +85,11 @@ class Detector(ABC):
         """Views and taps: what has to be extracted besides the clean logits and features."""
         return (*self.views, *self.taps)
 
+    @property
+    def looks_inside(self) -> bool:
+        """Whether the method needs inner layers or a changed network, and so more than stored features."""
+        return bool(self.taps) or any(view.network is not None for view in self.views)
+
     def for_input(self, std: tuple[float, ...]) -> Detector:
         """The method for a network whose input is normalised with this deviation; most methods ignore it."""
         return self
