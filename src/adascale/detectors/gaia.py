@@ -17,8 +17,8 @@ class GAIA_Z(Detector):
     """Chen et al., "GAIA: delving into gradient-based attribution abnormality for out-of-distribution detection",
     NeurIPS 2023 (GAIA-Z).
 
-    ``g`` = the gradient of the largest logit at a norm layer's result. ``S`` = the mean over all channels of all layers
-    of the squared share of positions with ``g != 0``.
+    ``g`` = the gradient of the largest logit at a norm layer's result, ``q`` = the share of a channel's positions with
+    ``g != 0``. ``S = mean q^2`` over all channels of all layers.
 
     layers: names of modules; left empty, every norm of the network. No images are needed to fit it.
     """
@@ -41,11 +41,11 @@ class GAIA_Z(Detector):
 
 @dataclass
 class GAIA_A(Detector):
-    """The same paper's GAIA-A.
+    """GAIA-A of the same paper, NeurIPS 2023.
 
     ``inner`` = the mean over the positions of the gradient of the features' sum at a norm layer's result, for each
-    channel; ``outer = sqrt(mean_j |d sum_c log softmax(z)_c / d a_j|)``. ``S`` = the logarithm of the mean over all
-    channels of all layers of ``(inner / outer)^2``. Where the features are pooled maps, the authors' gradients at the
+    channel; ``outer = sqrt(mean_j |d sum_c log softmax(z)_c / d a_j|)``. ``S = log mean (inner / outer)^2``
+    over all channels of all layers. Where the features are pooled maps, the authors' gradients at the
     maps are these but for constant factors.
 
     layers: names of modules; left empty, every norm of the network (the authors: those of the last two stages, on

@@ -18,9 +18,8 @@ class MCDropout(Detector):
     """Gal & Ghahramani, "Dropout as a Bayesian approximation: representing model uncertainty in deep learning", ICML
     2016 (pytorch-ood's MCD, OpenOOD's dropout).
 
-    ``p_s = softmax(z_s)``, ``s = 1 ... samples``, of passes with dropout switched on. ``S`` = the variance of ``p_s``
-    (divided by samples - 1), averaged over the classes (``mode="var"``), or minus the largest mean probability,
-    ``-max_c mean_s p_sc`` (``mean``).
+    ``p_s = softmax(z_s)``, ``s = 1 ... samples``, of passes with dropout switched on. ``S = mean_c var_s p_sc``, the
+    variance divided by samples - 1 (``mode="var"``), or ``S = -max_c mean_s p_sc`` (``mean``).
 
     The masks are drawn with ``seed``, once for all images, so that a score depends on the image alone; the other codes
     draw them for each image and call. Only a network with dropout modules can be used. No images are needed to fit it.

@@ -26,7 +26,7 @@ class NAC(Detector):
     A neuron is a channel's mean ``m``; with ``L = -mean_c log softmax(z)_c``, the divergence from the uniform
     distribution but for a constant, its state is ``sigmoid(steepness m dL/dm)``. The states of the training samples are
     counted in ``bins - 1`` bins, which are dense near 0 and 1. The coverage of a bin is ``min(count / enough, 1)``;
-    ``S`` = minus the coverage of the bin that a neuron is in, averaged over the neurons of a layer, then over layers.
+    ``S = -mean_l mean_i`` of the coverage of the bin that neuron ``i`` of layer ``l`` is in.
 
     layers: names of modules; left empty, the network's stages (see `Tap`). The authors choose steepness, bins and
     enough (their alpha, M, O*) for each layer of each network on OOD images, and their public code sums over positions

@@ -21,7 +21,7 @@ from adascale.network.engines import Engines
 from adascale.network.fingerprints import hash_of_code, hash_of_weights
 from adascale.network.head_passes import HeadPasses
 from adascale.network.heads import Call, kind
-from adascale.network.inner import Inner, no_layers
+from adascale.network.inner import Inner, check_layers, joined
 from adascale.network.running import (
     Backend,
     Compiled,
@@ -211,15 +211,14 @@ class Classifier:
         """The same from torch, whatever the engine is."""
         with self._borrowed(), torch.inference_mode():
             parts = [self._run(part) for part in self._pieces(images)]
-        features, logits = (_joined(column) for column in zip(*parts, strict=True))
-        return features, logits
+        return joined([features for features, _ in parts]), joined([logits for _, logits in parts])
 
     def features(self, images: Tensor, *, in_torch: bool = False) -> Tensor:
         """The features alone; the head is not computed. in_torch: whatever the engine is."""
         if self._engines is not None and not in_torch:
             return self._engines.forward(self, images)[0]
         with self._borrowed(), torch.inference_mode():
-            return _joined([self._run_to_the_head(part) for part in self._pieces(images)])
+            return joined([self._run_to_the_head(part) for part in self._pieces(images)])
 
     def ready(self) -> AbstractContextManager[None]:
         """The network as a pass needs it. Passes within this context find it so already. An engine needs nothing."""
@@ -298,55 +297,41 @@ class Classifier:
         with self._borrowed(), torch.inference_mode(False), torch.enable_grad():
             network, head = self._network, self._name
             parts = [self._passes.with_gradients(network, head, part, temperatures) for part in self._pieces(images)]
-        features, logits, *gradients = (_joined(column) for column in zip(*parts, strict=True))
+        features, logits, *gradients = (joined(column) for column in zip(*parts, strict=True))
         return features, logits, gradients
 
     def tapped(
         self, images: Tensor, taps: Sequence[Tap], temperatures: Sequence[float | None] = ()
     ) -> tuple[Tensor, Tensor, list[Tensor], dict[Tap, Layers]]:
-        """``(features, logits, gradients, tapped)`` from one pass, the gradients as in `forward_with_gradients`."""
-        differentiated = bool(temperatures) or any(tap.needs_gradient for tap in taps)
-        rows, read = [], []
-        with self._borrowed(), torch.inference_mode(not differentiated), torch.set_grad_enabled(differentiated):
-            self._look_inside()
-            network, head = self._network, self._name
-            for part in self._pieces(images):
-                with self._inner.reading(network, taps) as reading:
-                    if differentiated:
-                        rows.append(self._passes.with_gradients(network, head, part, temperatures, reading))
-                    else:
-                        rows.append(self._passes.whole(network, head, part))
-                read.append(reading.read())
-        features, logits, *gradients = (_joined(column) for column in zip(*rows, strict=True))
-        tapped = {tap: tuple(map(_joined, zip(*(part[tap] for part in read), strict=True))) for tap in taps}
-        return features, logits, gradients, tapped
+        """``(features, logits, gradients, tapped)`` from one pass; gradients: as in `forward_with_gradients`."""
+        graph = bool(temperatures) or any(tap.needs_gradient for tap in taps)
+        with self._opened(), torch.inference_mode(not graph), torch.set_grad_enabled(graph):
+            where = (self._passes, self._network, self._name, self._pieces(images))
+            return self._inner.passed(*where, taps, temperatures if graph else None)
 
     def changed(self, images: Tensor, view: View) -> Tensor:
         """The features of these images by the network with the change of this view."""
-        with self._borrowed(), torch.inference_mode():
-            self._look_inside()
-            with self._inner.changed(self._network, view):
-                return _joined([self._run_to_the_head(part) for part in self._pieces(images)])
+        with self._opened(), torch.inference_mode(), self._inner.changed(self._network, view):
+            return joined([self._run_to_the_head(part) for part in self._pieces(images)])
 
     def cannot(self, need: Need) -> str:
         """Why this network, once located, cannot give what a method needs; empty if it can."""
         if isinstance(need, View) and need.network is None:
             return ""
-        if reason := no_layers(self.engine, bool(self.compiled)):
-            return reason
-        with self._borrowed(), torch.no_grad():
-            self._look_inside()
-            return self._inner.cannot(self._network, need)
+        try:
+            with self._opened():
+                return self._inner.cannot(self._network, need)
+        except InputError as error:
+            return str(error)
 
-    def _look_inside(self) -> None:
-        """Find the inner layers on the probe, once."""
-        if reason := no_layers(self.engine, bool(self.compiled)):
-            raise InputError(reason)
-        if self._inner.layers is None:
-            assert self._probe is not None  # the head was located
-            images = self.prepare(self._probe)
-            with torch.no_grad():
-                self._inner.look(self._network, self._name, images)
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """The network as a pass needs it, with its inner layers known: they are found on the probe, once."""
+        check_layers(self.engine, bool(self.compiled))
+        with self._borrowed():
+            if self._inner.layers is None and self._probe is not None:
+                self._inner.look(self._network, self._name, self.prepare(self._probe))
+            yield
 
     def fingerprint(self) -> str:
         """A hash of every parameter and buffer and of the kinds of modules."""
@@ -363,7 +348,3 @@ class Classifier:
 
     def _run_to_the_head(self, images: Tensor) -> Tensor:
         return self._passes.to_the_head(self._network, self._name, images)
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))

@@ -55,10 +55,11 @@ class HeadPasses:
                 f"{heads.kind(network)} blocks gradients from its logits to its input (no_grad or detach inside); "
                 "use pixels='random', which needs none."
             )
-        if reading is not None and reading.objectives:
-            reading.differentiate(features, logits)
+        known = reading.differentiate(features, logits, leaf) if reading is not None and reading.objectives else None
         gradients = [
             torch.autograd.grad(objective(logits, t), leaf, retain_graph=i + 1 < len(temperatures))[0]
+            if known is None or t is not None
+            else known
             for i, t in enumerate(temperatures)
         ]
         return features.detach(), logits.detach(), *gradients

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 
+import torch
 from torch import Tensor, nn
 
 from adascale.core.engines import TORCH
 from adascale.core.errors import InputError
 from adascale.core.types import Need, Tap, View
+from adascale.network.head_passes import HeadPasses
 from adascale.network.heads import kind
 from adascale.network.layers import Layers, Place
 from adascale.network.tapping import Reading, changed
 
 
-def no_layers(engine: str, compiled: bool) -> str:
-    """Why passes of this kind do not show their inner layers; empty if they do."""
-    if engine == TORCH and not compiled:
-        return ""
-    given = "compiled=True" if engine == TORCH else f"engine={engine!r}"
-    rest = "leave it out" if engine == TORCH else f"use engine={TORCH!r}"
-    return f"{given} gives features and logits alone; methods that look at or change inner layers need more: {rest}."
+def check_layers(engine: str, compiled: bool) -> None:
+    """Refuse passes of a kind that does not show its inner layers."""
+    if engine != TORCH or compiled:
+        given = f"engine={engine!r}" if engine != TORCH else "compiled=True"
+        rest = f"use engine={TORCH!r}" if engine != TORCH else "leave it out"
+        raise InputError(
+            f"{given} gives features and logits alone; methods that look at or change inner layers need more: {rest}."
+        )
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """The rows of several pieces."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 class Inner:
@@ -31,16 +39,36 @@ class Inner:
         self.layers: Layers | None = None
         self._places: dict[Tap, tuple[Place, ...]] = {}
 
+    @torch.no_grad()
     def look(self, network: nn.Module, head: str, images: Tensor) -> None:
         """Watch one pass of these images."""
         self.layers = Layers(network, head, images, lambda: network(images))
 
-    @contextmanager
-    def reading(self, network: nn.Module, taps: Sequence[Tap]) -> Iterator[Reading]:
-        """What the taps read of the one pass that is made meanwhile."""
-        reading = Reading({tap: self._of(tap) for tap in taps})
-        with reading.of(network):
-            yield reading
+    def passed(
+        self,
+        passes: HeadPasses,
+        network: nn.Module,
+        head: str,
+        parts: Iterable[Tensor],
+        taps: Sequence[Tap],
+        temperatures: Sequence[float | None] | None,
+    ) -> tuple[Tensor, Tensor, list[Tensor], dict[Tap, tuple[Tensor, ...]]]:
+        """Features, logits, input gradients and what the taps read, of one pass for each part.
+
+        temperatures: the objectives of the input gradients; None where the pass keeps no graph.
+        """
+        rows, read = [], []
+        for part in parts:
+            reading = Reading({tap: self._of(tap) for tap in taps})
+            with reading.of(network):
+                if temperatures is None:
+                    rows.append(passes.whole(network, head, part))
+                else:
+                    rows.append(passes.with_gradients(network, head, part, temperatures, reading))
+            read.append(reading.read())
+        features, logits, *gradients = (joined(column) for column in zip(*rows, strict=True))
+        tapped = {tap: tuple(map(joined, zip(*(found[tap] for found in read), strict=True))) for tap in taps}
+        return features, logits, gradients, tapped
 
     def changed(self, network: nn.Module, view: View) -> AbstractContextManager[None]:
         """The network with the change of this view."""

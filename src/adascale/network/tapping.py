@@ -71,18 +71,24 @@ class Reading:
             return True
         return False
 
-    def differentiate(self, features: Tensor, logits: Tensor) -> None:
-        """The reductions of gradients, while the graph of the pass is there."""
+    def differentiate(self, features: Tensor, logits: Tensor, leaf: Tensor) -> Tensor | None:
+        """The reductions of gradients, while the graph of the pass is there.
+
+        Returns the input gradient of the largest logit, if that is an objective: it needs no pass of its own then.
+        """
         places, layers = list(self._kept), list(self._kept.values())
+        input_gradient: Tensor | None = None
         for objective in self.objectives:
-            found = torch.autograd.grad(
-                _objective(objective, features, logits), layers, retain_graph=True, allow_unused=True
-            )
+            goal, whole = _objective(objective, features, logits), objective == "predicted"
+            asked = [leaf, *layers] if whole else layers
+            found = list(torch.autograd.grad(goal, asked, retain_graph=True, allow_unused=True))
+            input_gradient = found.pop(0) if whole else input_gradient
             for place, value, gradient in zip(places, layers, found, strict=True):
                 for tap in (tap for tap, asked in self._places.items() if place in asked):
                     if tap.objective == objective:
                         gradient = torch.zeros_like(value) if gradient is None else gradient
                         self._values[tap, place] = reduced(value.detach(), tap, gradient)
+        return input_gradient
 
     def read(self) -> dict[Tap, tuple[Tensor, ...]]:
         """The values of every tap, layer by layer."""
