@@ -21,7 +21,7 @@ class Staged(NamedTuple):
 
     @property
     def batches(self) -> Callable[[Tensor, Tensor], list[tuple[Tensor, Tensor]]]:
-        return lambda images, labels: list(zip(images.split(100), labels.split(100), strict=True))
+        return lambda images, labels: list(zip(torch.split(images, 100), torch.split(labels, 100), strict=True))
 
 
 class InsidePair(NamedTuple):

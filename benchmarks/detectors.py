@@ -54,7 +54,9 @@ def _layers(values: torch.Tensor, tap: Tap) -> tuple[torch.Tensor, ...]:
     found = []
     for share in (8, 4, 2, 1):
         channels = values[:, : values.shape[1] // share]
-        pieces = (rows[:, :, None, None] * torch.linspace(0.5, 1.5, 4).view(2, 2) for rows in channels.split(1024))
+        pieces = (
+            rows[:, :, None, None] * torch.linspace(0.5, 1.5, 4).view(2, 2) for rows in torch.split(channels, 1024)
+        )
         gradient = tap.needs_gradient
         found.append(torch.cat([reduced(maps, tap, 1e-3 * maps if gradient else None) for maps in pieces]))
     return tuple(found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from adascale import Classifier, InputError, Outputs, View, detectors, extract, extract_batch
+from adascale.core.types import Need
 from adascale.extraction.batches import batches
 from adascale.extraction.perturb import perturb
 from tests.conftest import SmallNet, images, seeded
@@ -39,7 +40,7 @@ class Counter:
         self.backwards += 1
 
 
-def counted(views: list[View], n: int = 4) -> Counter:
+def counted(views: Sequence[Need], n: int = 4) -> Counter:
     model = seeded(SmallNet)
     classifier = Classifier(model).locate(images(2))
     counter = Counter(model)

@@ -75,7 +75,7 @@ class CombOOD(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         scaled = (self._extremes(outputs) - self.mean_) * self.scale_
         standard = (yeo_johnson(scaled, self.powers_) - self.made_mean_) * self.made_scale_
-        whitened = torch.linalg.solve_triangular(self.root_, standard.T, upper=False)
+        whitened: Tensor = torch.linalg.solve_triangular(self.root_, standard.T, upper=False)
         nearest = KNN(k=int(self.k_)).restore({"bank_": self.bank_, "lengths_": self.lengths_}, self.head_)
         distance = nearest._score(outputs).square().clamp_min(_NEAREST)
         return whitened.square().sum(0) + math.sqrt(outputs.features.shape[1]) * distance.log()

@@ -70,7 +70,7 @@ class Gram(Detector):
     def _kept(self, classes: Tensor) -> Tensor:
         """Which samples set the bounds: all but the share ``held_out`` of each class."""
         kept, generator = torch.ones(len(classes), dtype=torch.bool), torch.Generator().manual_seed(self.seed)
-        for c in classes.unique().tolist():
+        for c in torch.unique(classes).tolist():
             own = (classes == c).nonzero().squeeze(1)
             order = torch.randperm(len(own), generator=generator)
             kept[own[order[: int(self.held_out * len(own))]]] = False
@@ -83,7 +83,7 @@ class Gram(Detector):
 
     def _with_bounds(self, layers: Layers) -> list[tuple[Tensor, Tensor, Tensor]]:
         widths = self.widths_.tolist()
-        return list(zip(layers, self.low_.split(widths, 1), self.high_.split(widths, 1), strict=True))
+        return list(zip(layers, torch.split(self.low_, widths, 1), torch.split(self.high_, widths, 1), strict=True))
 
     def _score(self, outputs: Outputs) -> Tensor:
         return (self._deviations(outputs) / self.expected_).sum(1)
@@ -92,7 +92,7 @@ class Gram(Detector):
 def _bounds(layer: Tensor, classes: Tensor, kept: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The least and the largest values (C, K) of the kept samples, by class."""
     low, high = (end.repeat(count, 1) for end in layer[kept].aminmax(dim=0))
-    for c in classes[kept].unique().tolist():
+    for c in torch.unique(classes[kept]).tolist():
         low[c], high[c] = layer[kept & (classes == c)].aminmax(dim=0)
     return low, high
 

@@ -63,9 +63,9 @@ class MDSEnsemble(Detector):
         layers = outputs.taps[self.taps[0]]
         weights = self.weights or (1.0,) * len(layers)
         shapes: list[list[int]] = self.shapes_.tolist()
-        means = self.means_.split([width for width, _, _ in shapes])
-        roots = self.roots_.split([width * rank for width, rank, _ in shapes])
-        centres = self.centres_.split([rank * count for _, rank, count in shapes])
+        means = torch.split(self.means_, [width for width, _, _ in shapes])
+        roots = torch.split(self.roots_, [width * rank for width, rank, _ in shapes])
+        centres = torch.split(self.centres_, [rank * count for _, rank, count in shapes])
         score = torch.zeros(len(outputs), dtype=torch.float64)
         for layer, weight, mean, root, centre, (width, rank, _) in zip(
             layers, weights, means, roots, centres, shapes, strict=True

@@ -62,7 +62,7 @@ class NAC(Detector):
         count = len(self.edges_) - 1
         counts = torch.zeros(layer.shape[1] * count, dtype=torch.float64)
         places = count * torch.arange(layer.shape[1])
-        for rows in layer.split(4096):
+        for rows in torch.split(layer, 4096):
             counts += torch.bincount((self._bins(rows) + places).flatten(), minlength=len(counts))
         return (counts.view(-1, count) / self.enough).clamp_max(1)
 
@@ -72,7 +72,7 @@ class NAC(Detector):
 
     def _score(self, outputs: Outputs) -> Tensor:
         layers = outputs.taps[self.taps[0]]
-        tables = self.coverage_.split(self.widths_.tolist())
+        tables = torch.split(self.coverage_, self.widths_.tolist())
         return -torch.stack(
             [table.T.gather(0, self._bins(layer)).mean(1) for layer, table in zip(layers, tables, strict=True)], 1
         ).mean(1)

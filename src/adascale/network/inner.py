@@ -57,7 +57,8 @@ class Inner:
 
         temperatures: the objectives of the input gradients; None where the pass keeps no graph.
         """
-        rows, read = [], []
+        rows: list[tuple[Tensor, ...]] = []
+        read = []
         for part in parts:
             reading = Reading({tap: self._of(tap) for tap in taps})
             with reading.of(network):

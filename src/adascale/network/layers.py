@@ -14,8 +14,10 @@ from adascale.maths.layers import channels_last
 from adascale.network.heads import first_tensor, kind
 
 _NORMS = (nn.modules.batchnorm._BatchNorm, nn.GroupNorm, nn.LayerNorm, nn.modules.instancenorm._InstanceNorm)
-_ACTIVATIONS = (nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish)
-_ACTIVATIONS += (nn.Hardswish, nn.Softplus, nn.Tanh, nn.Sigmoid)
+_ACTIVATIONS: tuple[type[nn.Module], ...] = (
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.PReLU, nn.ELU, nn.CELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish),
+    *(nn.Hardswish, nn.Softplus, nn.Tanh, nn.Sigmoid),
+)
 _DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 
 

@@ -150,7 +150,8 @@ def without_rank_one(maps: Tensor) -> Tensor:
         rest = rest.unflatten(2, maps.shape[1:3]).permute(0, 2, 3, 1)
     elif maps.ndim == 3:
         rest = rest.transpose(1, 2)
-    return rest.reshape(maps.shape).to(maps)
+    found: Tensor = rest.reshape(maps.shape).to(maps)
+    return found
 
 
 def _dropout_hook(module: nn.Module, seed: int, number: int) -> Any:
