@@ -89,7 +89,7 @@ class Inner:
             return f"{kind(network)} has no dropout module with p > 0, so that there is nothing to switch on."
         stages = self._found.maps()
         if need.network == "rank_one" and -need.stage > len(stages):
-            return f"{kind(network)} has {len(stages)} stages with several positions; stage={need.stage} needs more."
+            return f"{kind(network)} has fewer than {-need.stage} stages with several positions: it has {len(stages)}."
         return ""
 
     @property
