@@ -79,8 +79,8 @@ def scores(name: str, package: Any, net: Staged, train: tuple[Tensor, Tensor], t
     pair, known = INSIDE[name], {"layers": net.names} if name in ("gram", "mds_ensemble", "nac") else {}
     method = detectors.get(name)(**pair.ours, **known)
     classifier = Classifier(net.model).locate(train[0])
-    learned = extract_batch(classifier, train[0], method.needs, train[1])
-    ours = method.fit(learned, classifier.head).score(extract_batch(classifier, test, method.needs))
+    learned = extract_batch(classifier, train[0], method.wants, train[1])
+    ours = method.fit(learned, classifier.head).score(extract_batch(classifier, test, method.wants))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         theirs = pair.make(package, net, *train)

@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+_IDLE_S = 2.0
+
 
 class Load:
     """Images for all clients, in turn, and what came of them."""
@@ -55,8 +57,11 @@ class Load:
 def client(url: str, load: Load) -> None:
     where = urlsplit(url)
     line = http.client.HTTPConnection(where.hostname or "", where.port, timeout=120)
+    ended = time.perf_counter()
     for data in load.turns():
         began = time.perf_counter()
+        if began - ended > _IDLE_S:
+            line.close()  # the service closes idle connections; the next request opens a new one
         try:
             line.request("POST", "/v1/score", data, {"Content-Type": "application/octet-stream"})
             answer = line.getresponse()
@@ -65,7 +70,8 @@ def client(url: str, load: Load) -> None:
         except (OSError, http.client.HTTPException) as error:
             status = type(error).__name__
             line.close()
-        load.note(status, time.perf_counter() - began)
+        ended = time.perf_counter()
+        load.note(status, ended - began)
     line.close()
 
 

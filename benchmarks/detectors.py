@@ -93,7 +93,7 @@ def best_of(repeats: int, work: Callable[[], object]) -> float:
 
 def measure(cls: type[detectors.Detector], n: int, features: int, classes: int, repeats: int) -> dict[str, Any]:
     detector = cls()
-    outputs, head = made_up(n, features, classes, detector.needs)
+    outputs, head = made_up(n, features, classes, detector.wants)
     scored = outputs[:_SCORED]
     weight = head.weight.T.contiguous()
     row: dict[str, Any] = {"method": cls.name, "n": n, "features": features, "classes": classes}

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -125,21 +126,25 @@ def serve(here: Subject, images: int, repeats: int) -> Iterator[Ratio]:
 
 
 def overload(name: str, minutes: float) -> None:
-    """Twice the load that the service can bear; prints answers and memory."""
+    """Twice the load that the service can bear; prints answers, and memory minute by minute.
+
+    The first minute does not count for the memory: until then batches of each size, and each buffer, are met once.
+    """
     with tempfile.TemporaryDirectory() as folder:
         served = Served(subject(name, 64, 64), Path(folder), 64)
-        with served.running("--queue", "64") as (url, process):
-            warm = served.sent(url, 32, 256)
-            rate = 256 / warm["seconds"]
-            served.sent(url, 128, 0, rate=2 * rate, seconds=15)  # every buffer has been used once
-            before = process.memory_info().rss
-            found = served.sent(url, 128, 0, rate=2 * rate, seconds=60 * minutes)
-            after = process.memory_info().rss
-            normal = served.sent(url, 8, 64)
+        with served.running("--queue", "64") as (url, process), ThreadPoolExecutor(1) as pool:
+            rate = 256 / served.sent(url, 32, 256)["seconds"]
+            sending = pool.submit(served.sent, url, 128, 0, rate=2 * rate, seconds=60 * (minutes + 1))
+            memory = []
+            while not sending.done():
+                wait([sending], 60)
+                memory.append(process.memory_info().rss)
+            found, normal = sending.result(), served.sent(url, 8, 64)
     sent, seconds = sum(found["statuses"].values()), found["seconds"]
     print(f"{name}: {rate:.1f} images a second; sent {sent / seconds:.1f} a second for {seconds:.0f} s")
     print(f"answers: {found['statuses']}; 200s a second: {len(found['latencies']) / seconds:.1f}")
-    print(f"memory: {before / 2**20:.0f} MB before, {after / 2**20:.0f} MB after ({after / before:.3f})")
+    print(f"memory in MB, minute by minute: {', '.join(f'{rss / 2**20:.0f}' for rss in memory)}")
+    print(f"at the end / after the first minute: {memory[-1] / memory[0]:.3f}")
     print(f"afterwards, 64 images by 8 clients: {normal['statuses']}")
 
 

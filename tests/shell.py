@@ -36,7 +36,7 @@ class Net(nn.Module):
 def trusting(args: Sequence[Any]) -> list[str]:
     """The arguments with ``--trust`` where a detector file names the network: that of a test is the test's own."""
     texts = list(map(str, args))
-    named = bool(texts) and texts[0] in ("score", "export", "recalibrate") and "--model" not in texts
+    named = bool(texts) and texts[0] in ("score", "explain", "export", "recalibrate") and "--model" not in texts
     return [*texts, "--trust"] if named else texts
 
 

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
         MissingExtraError,
         NotFittedError,
     )
+    from adascale.core.shards import Shards
     from adascale.core.types import Head, Outputs, Tap, View
     from adascale.decision.ood_detector import OODDetector
     from adascale.detectors import Detector
+    from adascale.detectors.learning import fit_shards
     from adascale.export.exported import load_exported
     from adascale.extraction.extract import extract, extract_batch
     from adascale.images.preprocess import Preprocess
@@ -49,6 +51,7 @@ __all__ = [
     "OODDetector",
     "Outputs",
     "Preprocess",
+    "Shards",
     "Tap",
     "Verdict",
     "View",
@@ -56,6 +59,7 @@ __all__ = [
     "detectors",
     "extract",
     "extract_batch",
+    "fit_shards",
     "load_exported",
     "load_network",
     "metrics",
@@ -65,9 +69,11 @@ __all__ = [
 _HOMES = {
     "core.answers": ("Decision", "Verdict"),
     "core.errors": tuple(name for name in __all__ if name.endswith(("Error", "Warning"))),
+    "core.shards": ("Shards",),
     "core.types": ("Head", "Outputs", "Tap", "View"),
     "decision.ood_detector": ("OODDetector",),
     "detectors": ("Detector",),
+    "detectors.learning": ("fit_shards",),
     "export.exported": ("load_exported",),
     "extraction.extract": ("extract", "extract_batch"),
     "images.preprocess": ("Preprocess",),

@@ -6,9 +6,20 @@ from adascale.maths.metrics import (
     aupr,
     auroc,
     bootstrap,
+    bootstrap_mean,
     evaluate,
     fpr_at_tpr,
     paired_bootstrap,
 )
 
-__all__ = ["Difference", "Metrics", "aupr", "auroc", "bootstrap", "evaluate", "fpr_at_tpr", "paired_bootstrap"]
+__all__ = [
+    "Difference",
+    "Metrics",
+    "aupr",
+    "auroc",
+    "bootstrap",
+    "bootstrap_mean",
+    "evaluate",
+    "fpr_at_tpr",
+    "paired_bootstrap",
+]

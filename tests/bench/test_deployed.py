@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from safetensors.torch import load_file
 
+from adascale import Shards
 from adascale.bench.run import DEFAULT
 from adascale.images import sources
 from tests.bench.runs import bench, networks, table
@@ -61,6 +63,26 @@ def test_bench_has_the_detector_that_fit_writes(
         scored = [float(row["score"]) for row in csv.DictReader(file)]
     measured = load_file(suite / "a" / "scores.safetensors")[f"Net/{DEFAULT} (tuned)/f"]
     assert measured.tolist() == pytest.approx(scored, rel=1e-9)
+
+
+def test_a_training_set_beyond_the_memory_gives_the_same_bits(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    methods = ["--method", "combined,mds,vim,knn,react,she", "--set", "knn.k=5", "--tune", "none"]
+    monkeypatch.setattr("adascale.detectors.learning.BLOCK_ROWS", 16)
+    bench(suite, monkeypatch, "a", *methods)
+    made: list[Shards] = []
+
+    def shards(*given: Any) -> Shards:
+        made.append(Shards(*given))
+        return made[-1]
+
+    monkeypatch.setattr("adascale.extraction.cache.memory_bytes", lambda: 100)
+    monkeypatch.setattr("adascale.extraction.cache.Shards", shards)
+    bench(suite, monkeypatch, "b", *methods)
+    assert [len(found) for found in made] == [40]
+    one, other = (load_file(suite / out / "scores.safetensors") for out in "ab")
+    assert "Net/mds/f" in one
+    assert one.keys() == other.keys()
+    assert [name for name in one if not torch.equal(one[name], other[name])] == []
 
 
 def test_the_untuned_line_on_request_and_no_tuning_at_all(

@@ -215,7 +215,7 @@ def test_all_plots_are_saved_the_same_each_time(tmp_path: Path) -> None:
     run = small()
     twin = dataclasses.replace(run, models=[run.models[0], dataclasses.replace(run.models[0], profiles={})])
     written = plots.save_all(twin, tmp_path / "a", ["svg"])
-    assert len(written) == len(set(written)) == 7 + 2
+    assert len(written) == len(set(written)) == 10 + 5  # without profiles: rankings, heat-map, histograms, ROC
     again = plots.save_all(run, tmp_path / "b", ["svg"])
     assert all(path.read_bytes() == (tmp_path / "a" / path.name).read_bytes() for path in again)
     for svg in (path.read_text() for path in written):

@@ -171,11 +171,11 @@ def test_a_network_without_preprocessing_is_asked_for_it(
     assert inside(monkeypatch, *base, *given) == 0
 
 
-def test_version_and_readme_exit_codes(place: Path) -> None:
+def test_version_and_documented_exit_codes(place: Path) -> None:
     assert run(place, "--version").stdout.strip() == __import__("adascale").__version__
     assert run(place, "fit").returncode == 2
-    readme = (ROOT / "README.md").read_text()
-    assert all(code in readme for code in ("`0`", "`2`", "`3`", "`130`"))
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    assert all(code in page for code in ("`0`", "`2`", "`3`", "`4`", "`130`"))
 
 
 @pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")

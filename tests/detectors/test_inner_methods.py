@@ -19,8 +19,8 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 def both(name: str, **parameters: object) -> tuple[Outputs, Outputs, Head, Array]:
     """Training samples, others (half of them OOD), the head, and our scores of the others."""
     method = detectors.get(name)(**parameters)
-    train, head = example_outputs(300, method.needs)
-    parts = [example_outputs(20, method.needs, ood=ood, seed=4)[0] for ood in (False, True)]
+    train, head = example_outputs(300, method.wants)
+    parts = [example_outputs(20, method.wants, ood=ood, seed=4)[0] for ood in (False, True)]
     test = Outputs.cat(parts)
     return train, test, head, method.fit(train, head).score(test).numpy()
 

@@ -53,7 +53,7 @@ def test_features_without_the_rank_for_a_residual_get_a_sentence(name: str) -> N
 @pytest.mark.parametrize("cls", detectors.ALL, ids=lambda cls: cls.name)
 def test_huge_activations_never_score_nan_or_minus_infinity(cls: type[Detector], size: float) -> None:
     detector = cls()
-    reference, head = example_outputs(1000, detector.needs)
+    reference, head = example_outputs(1000, detector.wants)
     detector.fit(reference, head)
     rows = torch.rand(3, 128, generator=torch.Generator().manual_seed(0)).double()
     rows[1] *= size

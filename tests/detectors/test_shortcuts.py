@@ -262,7 +262,7 @@ def test_light_methods_at_the_borders_of_their_small_chunks(name: str) -> None:
 def test_no_score_writes_into_float64_outputs() -> None:
     """Where no conversion makes a copy, an operation in place would reach the caller's tensors."""
     for cls in detectors.ALL:
-        made, head = example_outputs(300, cls().needs)
+        made, head = example_outputs(300, cls().wants)
         views = {view: moved.double() for view, moved in made.views.items()}
         taps = {tap: tuple(layer.double() for layer in layers) for tap, layers in made.taps.items()}
         given = Outputs(made.logits.double(), made.features.double(), views, made.labels, taps)

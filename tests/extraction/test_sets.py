@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,11 @@ import pytest
 import torch
 from torch import nn
 
-from adascale import Classifier, InputError, Preprocess, View
+from adascale import Classifier, InputError, Outputs, Preprocess, Shards, View
 from adascale.extraction.batches import Passes
 from adascale.extraction.cache import Extractor
 from adascale.images.sources import ImageSet
+from adascale.storage.remote import Place, Url
 from tests.conftest import SmallNet, seeded
 from tests.counting import counted
 
@@ -22,7 +24,7 @@ IMAGES = ImageSet([str(i) for i in range(10)], array=PIXELS)
 RANDOM = View("random")
 
 
-def extractor(folder: Path, net: nn.Module | None = None) -> Extractor:
+def extractor(folder: Place, net: nn.Module | None = None) -> Extractor:
     return Extractor(Classifier(net or seeded(SmallNet)), PREPROCESS, folder, Passes(4))
 
 
@@ -34,6 +36,21 @@ def test_a_set_that_was_extracted_is_not_looked_at_again(tmp_path: Path, monkeyp
     assert counts == {}
     assert torch.equal(first.load().views[RANDOM], again.load().views[RANDOM])
     assert (counts["opened"], counts["checksum"]) == (6, 0)  # three shards, read for each load
+
+
+def test_a_cache_at_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process finds what was extracted, and a damaged object is extracted again."""
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    system.store.clear()
+    folder = Url("memory://activations")
+    first = extractor(folder).extract(IMAGES, [RANDOM], about={"suite": "test"}).load()
+    with monkeypatch.context() as patched:
+        patched.setattr("adascale.extraction.cache.extract_batch", lambda *_: pytest.fail("a network pass"))
+        again = extractor(folder).extract(IMAGES, [RANDOM]).load()
+    assert torch.equal(first.views[RANDOM], again.views[RANDOM])
+    shard = min(system.find("/activations"))
+    system.pipe_file(shard, system.cat_file(shard)[:-1] + b"x")
+    assert torch.equal(extractor(folder).extract(IMAGES, [RANDOM]).load().features, first.features)
 
 
 def test_a_view_that_is_added_later_equals_one_from_the_start(tmp_path: Path) -> None:
@@ -60,6 +77,18 @@ def test_damaged_shards_and_views_are_extracted_again(tmp_path: Path) -> None:
     # Up to rounding: with the view at once the batch is larger, which some processors round differently.
     torch.testing.assert_close(before.logits, after.logits)
     torch.testing.assert_close(before.views[RANDOM], after.views[RANDOM])
+
+
+def test_shards_hold_what_is_loaded_and_can_be_sent_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = extractor(tmp_path).extract(IMAGES, [RANDOM])
+    sent = pickle.loads(pickle.dumps(found.shards()))
+    assert (list(sent.rows), len(sent)) == ([4, 4, 2], 10)
+    for outputs in (sent.load(), Outputs.cat(list(sent.chunks(3)))):
+        assert torch.equal(outputs.logits, found.load().logits)
+        assert torch.equal(outputs.views[RANDOM], found.load().views[RANDOM])
+    assert isinstance(found.learnable(), Outputs)
+    monkeypatch.setattr("adascale.extraction.cache.memory_bytes", lambda: 100)
+    assert isinstance(found.learnable(), Shards)
 
 
 def test_other_weights_or_precision_have_a_place_of_their_own(tmp_path: Path) -> None:

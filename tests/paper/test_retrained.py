@@ -43,9 +43,10 @@ def test_adversarial_on_the_digits(experiment: Experiment, run: Run) -> None:
 def test_a_network_is_made_once(experiment: Experiment) -> None:
     recipe = replace(RECIPES["ish"], epochs=1, batch_size=32, augment=False)
     first, record = retrain(experiment, experiment.subjects[0], recipe)
-    times = {path: os.stat(path).st_mtime_ns for path in (experiment.cache / "trained").iterdir()}
+    folder = Path(str(experiment.cache)) / "trained"
+    times = {path: os.stat(path).st_mtime_ns for path in folder.iterdir()}
     second, again = retrain(experiment, experiment.subjects[0], recipe)
-    assert {path: os.stat(path).st_mtime_ns for path in (experiment.cache / "trained").iterdir()} == times
+    assert {path: os.stat(path).st_mtime_ns for path in folder.iterdir()} == times
     assert record == again
     prints = {made.network.classifier.fingerprint() for made in (first, second)}
     assert len(prints) == 1

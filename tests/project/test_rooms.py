@@ -16,7 +16,7 @@ _NETWORK = "core maths storage images"
 _EXPORT = f"{_NETWORK} network detectors extraction"
 _DECISION = f"{_EXPORT} export"
 _BENCH = f"{_DECISION} decision report"
-_CLI = f"{_BENCH} bench training paper testing monitoring service cluster"
+_CLI = f"{_BENCH} bench training paper testing monitoring service showing cluster"
 BELOW = {
     "core": "",
     "maths": "core",
@@ -30,6 +30,7 @@ BELOW = {
     "report": "core maths storage",
     "monitoring": "core maths storage report",
     "service": f"{_DECISION} decision monitoring",
+    "showing": _BENCH,
     "bench": _BENCH,
     "training": f"{_NETWORK} network",
     "cluster": f"{_BENCH} bench",

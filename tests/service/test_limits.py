@@ -23,8 +23,10 @@ from PIL import Image
 
 from adascale import OODDetector, Preprocess
 from adascale.core.errors import InputError
+from adascale.service.lane import Lane
 from adascale.service.limits import Limits
 from adascale.service.logs import start_logs
+from adascale.service.refusals import Refused
 from tests.service.serving import LET_THROUGH, detector, metric, png, running, score, talk, together, wait_until_ready
 
 INSIDE = 'adascale_queue_images{detector="d"}'
@@ -48,6 +50,20 @@ def eventually(check: Callable[[], bool], seconds: float = 20) -> bool:
     while not check() and time.monotonic() < until:
         time.sleep(0.01)
     return check()
+
+
+def test_images_that_would_wait_beyond_their_deadline_are_refused_at_once() -> None:
+    lane = Lane("d", lambda images, kind: [], lambda items, found, seconds: None, Limits(queue=64, deadline_s=30.0))
+    lane.admit(20)  # nothing is known yet about how fast it is
+    lane._rate = 2.0  # ten seconds of work
+    lane.check()
+    lane._rate = 1.0
+    with pytest.raises(Refused) as refused:
+        lane.check()
+    assert (refused.value.status, refused.value.headers["Retry-After"]) == (503, "20")
+    lane.leave(20)
+    lane._rate = 0.01
+    lane.check()  # an idle service tries, however slow it was
 
 
 def test_overload_is_answered_at_once_and_then_all_is_well(waiting: OODDetector, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 
 from adascale import InputError
 from adascale.storage.atomic import replacing, write_text
-from adascale.storage.rows import write_rows
+from adascale.storage.reading import read_rows
+from adascale.storage.rows import Journal, write_rows
 from adascale.storage.tensors import ForeignFileError, TensorFileError, load_record, load_tensors, save_tensors
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
@@ -147,6 +148,23 @@ def test_any_name_keeps_its_row(name: str, tmp_path: Path) -> None:
         read = list(csv.DictReader(file))
     assert [one["image"] for one in read] == ["x", name, "y"]
     assert all((one["score"], one["is_ood"], one["error"]) == ("0.5", "true", "") for one in read)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "jsonl", "parquet"])
+def test_rows_at_a_url_are_read_back(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADASCALE_CACHE", str(tmp_path))
+    if suffix == "parquet":
+        pytest.importorskip("pyarrow")
+    rows = [{"image": f"s3://b/{i}.png", "score": i / 2} for i in range(5)]
+    for place in (f"memory://rows/s.{suffix}", str(tmp_path / f"s.{suffix}")):
+        journal = Journal(place, "key")
+        journal.append(rows)
+        journal.finish(["image", "score"], 5)
+    read = list(read_rows(f"memory://rows/s.{suffix}"))
+    assert read == list(read_rows(str(tmp_path / f"s.{suffix}")))
+    assert [(row["image"], float(row["score"])) for row in read] == [(row["image"], row["score"]) for row in rows]
+    with pytest.raises(InputError, match="cannot be followed"):
+        read_rows(f"memory://rows/s.{suffix}", waiting=lambda: None)
 
 
 def test_a_full_disk_is_told_in_one_line_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

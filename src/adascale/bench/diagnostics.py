@@ -39,7 +39,7 @@ class Profiler:
 
     def add(self, outputs: Outputs) -> None:
         known = {*outputs.views, *outputs.taps}
-        finite = finite_rows(outputs, [need for need in self.method.needs if need in known])
+        finite = finite_rows(outputs, [need for need in self.method.wants if need in known])
         seen = self.method.diagnostics(outputs if finite.all() else outputs[finite])
         if not seen:
             return

@@ -59,15 +59,23 @@ def _rows(model: ModelRun, method: str, spectrum: Spectrum, known: Tensor, inter
                     **{figure: getattr(result, figure) for figure in FIGURES},
                 )
             )  # fmt: skip
-        found += [*group, _mean(group, mean)] if group else []
+        if group:
+            found += [*group, _mean(group, mean, _interval(model, method, known, group) if intervals else (None, None))]
     return found
 
 
-def _mean(rows: Sequence[Row], name: str) -> Row:
+def _interval(model: ModelRun, method: str, known: Tensor, rows: Sequence[Row]) -> tuple[float | None, float | None]:
+    """That of the mean AUROC over the sets of these rows."""
+    if len(rows) == 1:
+        return rows[0].low, rows[0].high
+    return metrics.bootstrap_mean([known, *(model.scores[method][row.dataset] for row in rows)])
+
+
+def _mean(rows: Sequence[Row], name: str, interval: tuple[float | None, float | None]) -> Row:
     """The unweighted mean over sets, as OpenOOD has it."""
     values = {figure: sum(getattr(row, figure) for row in rows) / len(rows) for figure in FIGURES}
     images = sum(row.ood_images for row in rows)
-    return replace(rows[0], dataset=name, low=None, high=None, ood_images=images, **values)
+    return replace(rows[0], dataset=name, low=interval[0], high=interval[1], ood_images=images, **values)
 
 
 def reproduce(suite: Suite, images: SuiteImages, jobs: Sequence[Job]) -> dict[str, Any]:

@@ -14,8 +14,9 @@ import numpy as np
 
 from adascale.core.errors import InputError
 from adascale.images.limits import MAX_PIXELS
-from adascale.images.places import LIST_SUFFIXES, expanded
+from adascale.images.places import LIST_SUFFIXES, expanded, present
 from adascale.images.sources import ImageSet, find_images
+from adascale.storage.remote import as_place
 
 if TYPE_CHECKING:
     from adascale.bench.suites import Source
@@ -37,7 +38,7 @@ def open_source(source: Source, own: ImageSet | None, seed: int, max_pixels: int
 
         found = digit_images(source.images.removeprefix("digits:"))
     else:
-        found = _found(Path(source.images), source.root, max_pixels)
+        found = _found(source.images, source.root, max_pixels)
     if source.labels is not None:
         found = replace(found, labels=_labels(found, Path(source.labels)))
     if source.rows is not None:
@@ -47,17 +48,18 @@ def open_source(source: Source, own: ImageSet | None, seed: int, max_pixels: int
     return found if source.corrupt is None else replace(found, change=replace(source.corrupt, seed=seed))
 
 
-def _found(path: Path, root: str | None, max_pixels: int) -> ImageSet:
-    if not all(map(os.path.exists, expanded(path))):
-        raise AbsentError(str(path))
+def _found(given: str, root: str | None, max_pixels: int) -> ImageSet:
+    if not present(expanded(given)[0]):  # what a glob matches is there
+        raise AbsentError(given)
+    place = as_place(given)
     try:
-        images = find_images(path, root, max_pixels)
+        images = find_images(given, root, max_pixels)
     except InputError:
-        if path.is_dir():
-            raise AbsentError(f"{path}, which holds no image") from None
+        if place.is_dir():
+            raise AbsentError(f"{given}, which holds no image") from None
         raise
-    if path.suffix.lower() in LIST_SUFFIXES and path.is_file() and not images.paths[0].exists():
-        raise AbsentError(f"{images.paths[0]}, the first image of {path}")
+    if place.suffix.lower() in LIST_SUFFIXES and place.is_file() and images.paths and not images.paths[0].exists():
+        raise AbsentError(f"{images.paths[0]}, the first image of {given}")
     return images
 
 
@@ -93,7 +95,7 @@ def at_most(images: ImageSet, limit: int | None, seed: int) -> ImageSet:
 
 def refuse_shared(name: str, images: ImageSet, others: Mapping[str, ImageSet]) -> None:
     """Refuse the same file on both sides, whatever the folders and lists are called."""
-    mine = set(map(os.path.abspath, images.paths))
+    mine = set(images.files())
     for label, other in others.items():
-        if shared := mine & set(map(os.path.abspath, other.paths)):
+        if shared := mine & set(other.files()):
             raise InputError(f"{name} and {label} share {len(shared)} images ({min(shared)} ...); they must not.")

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from adascale.bench.answer import deployed_chart, ranking
 from adascale.bench.columns import Kind
 from adascale.bench.diagnostics import mean_ratio
 from adascale.bench.headline import by_auroc
@@ -22,14 +23,18 @@ from adascale.bench.results import ModelRun, Profile, Run
 from adascale.core.errors import InputError
 from adascale.maths import metrics
 from adascale.report.charts import binned, finite, plot, styles
-from adascale.report.document import Chart, Series, Style
+from adascale.report.document import FIGURE_FORMATS, Chart, Series, Style
 from adascale.report.svg import figure_bytes
 
-PANEL = (3.5, 2.35)  # inches
+PANEL, WIDE = (3.5, 2.35), (4.6, 2.5)  # inches; wide where there are only one or two panels
 POINTS = 200  # of a ROC curve
-FORMATS = ("png", "svg", "pdf")
 Curve = Literal["shift", "perturbed"]  # |a_eps - a|, a_eps
 RANKS = "place in the order of the activations, in % of all"
+
+
+def panel(count: int) -> tuple[float, float]:
+    """The size of each of so many panels, which stand side by side."""
+    return PANEL if count > 2 else WIDE
 
 
 def kinds(run: ModelRun) -> dict[str, Kind]:
@@ -133,13 +138,15 @@ def _curves(run: ModelRun, quantity: Curve, sets: Sequence[str] | None, title: s
     )
     low = 0.0 if float(mean.min()) >= 0 else float((mean - deviation).min())
     high = float((mean + deviation).max())
-    for name in others if sets is None else sets:
+    chosen = others if sets is None else list(sets)
+    for name in chosen:
         first, last = min(curves[name].x), max(curves[name].x)
         charts.append(
             Chart(
                 "lines", name, [curves[known], curves[name]], x=RANKS, y=title,
                 log=first > 0 and last / first > 30,  # the strongest few percent are what counts
-                x_range=(first, last), y_range=(low, high + 0.05 * (high - low) or 1.0), size=PANEL,
+                x_range=(first, last), y_range=(low, high + 0.05 * (high - low) or 1.0),
+                size=panel(len(chosen)),
             )
         )  # fmt: skip
     return charts
@@ -177,6 +184,47 @@ def _ridges(run: ModelRun, quantity: Literal["percentile", "ratio"], title: str)
     return [Chart("ridges", "", series, x=x, x_range=(low, high), size=size)]
 
 
+def premise(run: ModelRun) -> str:
+    """Whether AdaSCALE's premise, that the strongest activations of OOD images move further, holds on these sets.
+
+    It does on a set whose mean ``Q`` is above that of ID by more than two standard errors of the difference.
+    """
+    known, *others = _profiled(run)
+    reference = finite(run.profiles[known].q)
+    found, held = dict[str, float](), set[str]()
+    for name in (name for name in others if name in ood_sets(run)):
+        own, ratio = finite(run.profiles[name].q), mean_ratio(run.profiles[name].q, reference)
+        if ratio is None or min(len(own), len(reference)) < 2:
+            continue
+        found[name] = ratio
+        error = (own.var() / len(own) + reference.var() / len(reference)).sqrt()
+        held |= {name} if own.mean() - reference.mean() > 2 * error else set()
+    if not found:
+        return ""
+    listed = ", ".join(f"{name} {ratio:.2f}" for name, ratio in found.items() if name not in held)
+    if not listed:
+        least = min(found, key=lambda name: found[name])
+        return f"It holds here: on every set the mean Q is above that of ID, {found[least]:.2f} times on {least}."
+    rest = "no set" if not held else f"{len(held)} of {len(found)} sets"
+    return (
+        f"Here it holds on {rest}: the mean Q is not above that of ID by more than chance on the others (as a multiple "
+        f"of that of ID: {listed}). There the adaptive percentile does not help to tell them apart; what does is the "
+        "scaling itself, or another method."
+    )
+
+
+def heat_map(run: ModelRun, methods: Sequence[str] | None = None) -> list[Chart]:
+    """The AUROC of every method (best first) on every OOD set, in percent."""
+    chosen, names = list(by_auroc(run)[2]) if methods is None else list(methods), ood_sets(run)
+    if not chosen or not names:
+        return []
+    series = []
+    for method in chosen:
+        scores = _scores(run, method)
+        series.append(Series(method, [100 * metrics.auroc(scores[_id(run)], scores[name]) for name in names]))
+    return [Chart("grid", "AUROC in percent", series, names)]
+
+
 def inside(run: ModelRun) -> dict[str, list[Chart]]:
     """What AdaSCALE sees inside the network, by figure; nothing unless there are profiles of ID and of another set."""
     makers = (shift_curve, perturbed_curve, q_ratios, percentiles, ratios)
@@ -186,15 +234,15 @@ def inside(run: ModelRun) -> dict[str, list[Chart]]:
 
 def save_all(run: Run, folder: Path | str, formats: Sequence[str] = ("png", "svg")) -> list[Path]:
     """Write every figure of every network into the folder, as ``NETWORK-FIGURE.FORMAT``."""
-    if not set(formats) <= set(FORMATS):
-        raise InputError(f"formats={list(formats)}; each must be one of {', '.join(FORMATS)}.")
+    if not set(formats) <= set(FIGURE_FORMATS):
+        raise InputError(f"formats={list(formats)}; each must be one of {', '.join(FIGURE_FORMATS)}.")
     folder, written, taken = Path(folder), list[Path](), set[str]()
     folder.mkdir(parents=True, exist_ok=True)
     for model in run.models:
         name = re.sub(r"[^A-Za-z0-9_.-]+", "_", model.model).strip("._")[:80] or "network"
         name = next(slug for slug in (name, *(f"{name}_{turn}" for turn in range(2, 10**6))) if slug not in taken)
         taken.add(name)
-        for title, (charts, columns) in _figures(model).items():
+        for title, (charts, columns) in _figures(run, model).items():
             for form in formats:
                 path = folder / f"{name}-{title}.{form}"
                 path.write_bytes(figure_bytes(plot(*charts, columns=columns), form))  # saving a figure changes it
@@ -202,14 +250,19 @@ def save_all(run: Run, folder: Path | str, formats: Sequence[str] = ("png", "svg
     return written
 
 
-def _figures(run: ModelRun) -> dict[str, tuple[list[Chart], int]]:
+def _figures(run: Run, model: ModelRun) -> dict[str, tuple[list[Chart], int]]:
     """The charts of each figure, and in how many columns they stand."""
-    methods, sets = compared(run), ood_sets(run)
-    found: dict[str, tuple[list[Chart], int]] = {}
+    methods, sets, deployed = compared(model), ood_sets(model), deployed_chart(model)
+    found: dict[str, tuple[list[Chart], int]] = {
+        f"ranking-{kind}": ([chart], 1) for kind, chart in ranking(run, model).items()
+    }
+    if deployed is not None:
+        found["deployed"] = [deployed], 1
     if methods and sets:
-        found["histograms"] = histograms(run, methods), len(sets) if len(methods) > 1 else 3
-        found["roc"] = roc_curves(run, methods), len(methods)
-    return found | {name: (charts, 3) for name, charts in inside(run).items()}
+        found["heat-map"] = heat_map(model), 1
+        found["histograms"] = histograms(model, methods), len(sets) if len(methods) > 1 else 3
+        found["roc"] = roc_curves(model, methods), len(methods)
+    return found | {name: (charts, 3) for name, charts in inside(model).items()}
 
 
 def _scores(run: ModelRun, method: str) -> dict[str, Tensor]:

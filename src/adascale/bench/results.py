@@ -10,6 +10,7 @@ from PIL import Image
 from torch import Tensor
 
 from adascale.bench.columns import MEANS, Kind, Spectrum
+from adascale.maths.conformal import Calibration
 from adascale.maths.metrics import Difference
 
 
@@ -18,7 +19,7 @@ class Row:
     """One method on one network: ID against one OOD set, or the mean over all sets of a kind.
 
     The figures are shares between 0 and 1. ``accuracy`` is that of the network on the ID side, None without labels.
-    ``low`` and ``high`` bound the AUROC (95 % bootstrap interval); they are None for means.
+    ``low`` and ``high`` bound the AUROC (95 % bootstrap interval), or are None in the full spectrum, for speed.
     """
 
     model: str
@@ -96,6 +97,7 @@ class ModelRun:
     not there because tuning chose the parameters of another, and that other. unreadable: the sets that were left out
     because none of their images can be read, with the reason for each image. evidence: set name -> member ->
     what it adds to the score of each image (N,), by the first method that combines others; empty if there is none.
+    calibration: the threshold that ``fit`` sets for the deployed line; None if that was not run.
     """
 
     model: str
@@ -112,6 +114,7 @@ class ModelRun:
     unreadable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     evidence: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
     as_fit: str = ""
+    calibration: Calibration | None = None
 
     @property
     def kept(self) -> str:
@@ -145,3 +148,8 @@ class Run:
     rows: Sequence[Row]
     reproduce: Mapping[str, Any]
     standings: Mapping[str, Standing] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        from adascale.bench.page import run_html  # it imports this module
+
+        return run_html(self)

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from adascale.bench.columns import Kind
@@ -16,17 +15,19 @@ from adascale.bench.scoring import Scored, examples, infinite
 from adascale.bench.suites import SuiteImages
 from adascale.core.errors import InputError
 from adascale.core.progress import progress
+from adascale.core.shards import Shards
 from adascale.core.types import Need, Outputs, Tap
 from adascale.decision.fitting import Fitted, Outliers, Plan
 from adascale.decision.ood_detector import OODDetector
 from adascale.decision.tuning import Judge, Point, Tuning, grid
 from adascale.detectors import Detector
 from adascale.extraction.batches import Passes
-from adascale.extraction.cache import Extracted, Extractor, UnreadableError
+from adascale.extraction.cache import Extracted, Extractor, Spread, UnreadableError
 from adascale.images.outliers import OUTLIERS, Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
+from adascale.storage.remote import Place
 
 # What `OODDetector` and ``adascale fit`` take where no method is named.
 DEFAULT: str = inspect.signature(OODDetector).parameters["method"].default
@@ -63,12 +64,15 @@ class Entry:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A network under its name in the tables. trained: the settings of ``adascale train`` that made it."""
+    """A network under its name in the tables. trained: the settings of ``adascale train`` that made it. spread: others
+    that make its passes.
+    """
 
     name: str
     classifier: Classifier
     preprocess: Preprocess
     trained: Mapping[str, Any] = field(default_factory=dict)
+    spread: Spread | None = None
 
 
 @dataclass(eq=False)
@@ -81,14 +85,14 @@ class Job:
     network: Network
     images: SuiteImages
     entries: Sequence[Entry]
-    cache: Path
+    cache: Place
     seed: int = 0
     passes: Passes = Passes()
     shared: InitVar[Extractor | None] = None
 
     def __post_init__(self, shared: Extractor | None) -> None:
         known, network = self.network.preprocess, self.network.classifier
-        self.extractor = shared or Extractor(network, known, self.cache, self.passes)
+        self.extractor = shared or Extractor(network, known, self.cache, self.passes, self.network.spread)
         self.entries = [replace(entry, method=replace(entry.method).for_input(known.std)) for entry in self.entries]
         self.methods: dict[str, Detector] = {}
         self.fitted: dict[str, Fitted] = {}
@@ -103,6 +107,7 @@ class Job:
         return {label: fitted.tuning for label, fitted in self.fitted.items() if fitted.tuning is not None}
 
     def run(self) -> ModelRun:
+        """Extract what is missing, fit every method, score every set."""
         self._leave_out_impossible()
         needs = list(dict.fromkeys(need for entry in self.entries for need in self._needs(entry)))
         val = self.extracted("val", self.images.val, needs)
@@ -143,6 +148,7 @@ class Job:
             unreadable=self.unreadable,
             evidence={name: part.evidence for name, part in scored.items() if part.evidence},
             as_fit=next(filter(self.methods.__contains__, self._labels_as_fit()), ""),
+            calibration=self.fitted[deployed].calibration if deployed else None,
         )
 
     def _labels_as_fit(self) -> Iterator[str]:
@@ -178,7 +184,7 @@ class Job:
 
     def _needs(self, entry: Entry) -> Sequence[Need]:
         """What a line needs: what its grid does if it is deployed, else what the method does as it is."""
-        return self._as_fit(entry).needs if entry.deployed else entry.method.needs
+        return self._as_fit(entry).needs if entry.deployed else entry.method.wants
 
     def _as_fit(self, entry: Entry) -> Plan:
         """The plan of `OODDetector.fit` with nothing but these parameters given."""
@@ -198,7 +204,7 @@ class Job:
 
     def _fit(self, val: Extracted, train: Extracted | None) -> None:
         """Fit every method, tuned where asked; those that cannot be fitted are left out with the reason."""
-        outputs, learned = val.load(), None if train is None else train.load()
+        outputs, learned = val.load(), None if train is None else train.learnable()
         for entry in self.entries:
             try:
                 plan = self._as_fit(entry) if entry.deployed else self._plan_of(entry)
@@ -222,7 +228,7 @@ class Job:
         """The plan of a line that is not deployed. What the other lines have no use for is not extracted."""
         method, points = entry.method, None
         if entry.tune is not None:
-            points = [p for p in grid(method, entry.space()) if replace(method, **p).needs == method.needs]
+            points = [p for p in grid(method, entry.space()) if replace(method, **p).wants == method.wants]
         return self._plan(method, points, entry.tune)
 
     def tune(self, method: Detector, points: Sequence[Point], judge: Judge) -> Tuning:
@@ -230,10 +236,11 @@ class Job:
 
         ``self``: against outliers made from these ID images; ``ood``: against the suite's OOD validation images.
         """
-        plan, train, learned = self._plan(method, points, judge), self.images.train, None
+        learned: Outputs | Shards | None = None
+        plan, train = self._plan(method, points, judge), self.images.train
         val = self.extracted("val", self.images.val, plan.needs)
         if train is not None and plan.takes_train and not plan.train_overlaps:
-            learned = self.extracted("train", train, plan.taps).load()
+            learned = self.extracted("train", train, plan.taps).learnable()
         _, tuning = plan.choose(val.load(), self.network.classifier.head, learned, self._outliers(plan, val))
         assert tuning is not None  # the plan wants it, and there are outliers
         return tuning
@@ -259,7 +266,7 @@ class Job:
         """Whether training and validation images have an image in common: a file, or the whole array."""
         train, val = self.images.train, self.images.val
         if train is None or train.array is None:
-            return train is not None and bool(set(train.paths) & set(val.paths))
+            return train is not None and bool(set(train.files()) & set(val.files()))
         return train.fingerprint() == val.fingerprint()
 
 

@@ -18,7 +18,9 @@ from adascale.bench.opening import AbsentError, at_most, open_source, refuse_sha
 from adascale.core.errors import InputError
 from adascale.images.corruptions import KINDS, Corruption, all_corruptions
 from adascale.images.limits import MAX_PIXELS
+from adascale.images.places import DATASET
 from adascale.images.sources import ImageSet
+from adascale.storage.remote import is_url
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -241,7 +243,10 @@ def _source(entry: Any, base: Path) -> Source:
 
 
 def _placed(text: str | None, base: Path) -> str | None:
-    return text if text is None or text.startswith("digits:") else str(base / _expanded(text))
+    if text is None or text.startswith(("digits:", DATASET)):
+        return text
+    expanded = _expanded(text)
+    return expanded if is_url(expanded) else str(base / expanded)
 
 
 def _expanded(text: str) -> str:

@@ -21,6 +21,7 @@ from adascale.cli.commands import BenchCommand
 from adascale.cli.console import end, resumable, say
 from adascale.cli.images import suite_images
 from adascale.cli.networks import networks
+from adascale.cli.workers import executor_of
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.core.folders import cache_folder
@@ -33,7 +34,7 @@ from adascale.storage.locks import claimed
 
 def bench(given: BenchCommand) -> None:
     """Run every method on every network, write the tables and the report, print the table."""
-    if given.report:
+    if given.report or given.figures:
         optional("matplotlib", "report")  # before the work, not after it
     usable_device(given.device)
     look = Look(given.sort, given.top, column_names(given.columns))
@@ -46,9 +47,9 @@ def bench(given: BenchCommand) -> None:
     if given.tune == "self" and len(images.val) < FEWEST_IMAGES:
         raise InputError(f"--tune self with {len(images.val)} validation images; it needs at least {FEWEST_IMAGES}.")
     cache, out = given.cache or cache_folder(), given.out
-    found = networks(given, given.suite, given.classes)
     with claimed(out, folder=True):
-        with resumable():
+        with resumable(), executor_of(given) as executor:
+            found = networks(given, given.suite, given.classes, executor)
             jobs = [Job(network, images, entries, cache, given.seed, given.passes()) for network in found]
             result = run_jobs(suite, images, jobs)
         files = tables.write_results(result, out, look)
@@ -57,6 +58,11 @@ def bench(given: BenchCommand) -> None:
 
             write_report(result, out / "report.html", look)
             files.append(out / "report.html")
+        if given.figures:
+            from adascale.bench.plots import save_all
+
+            save_all(result, out / "figures", given.figures)
+            files.append(out / "figures")
     if given.as_json:
         print(json.dumps(tables.as_json(result)))
     else:

@@ -16,6 +16,7 @@ from adascale.core.folders import cache_folder
 from adascale.core.suggestions import meant
 from adascale.storage import entries
 from adascale.storage.entries import CacheEntry, shown_size, size_limit
+from adascale.storage.remote import Place, Url
 
 
 def cache(given: CacheCommand) -> None:
@@ -48,8 +49,13 @@ def cache(given: CacheCommand) -> None:
         print(f"removed {len(removed)} of {len(found)} entries, {freed}; {shown_size(left)} are left in {folder}")
 
 
-def settle(folder: Path, limit: str | None) -> None:
-    """After a run: remove what was used least recently beyond the limit, and say how much is kept."""
+def settle(folder: Place, limit: str | None) -> None:
+    """After a run: remove what was used least recently beyond the limit, and say how much is kept.
+
+    A cache at a URL is left alone: who else uses it cannot be known here.
+    """
+    if isinstance(folder, Url):
+        return
     most = size_limit(limit)
     if removed := entries.trim(folder, most):
         say(f"removed {len(removed)} cached sets ({shown_size(entries.total(removed))}), those used least recently")

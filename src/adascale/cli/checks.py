@@ -12,12 +12,15 @@ from adascale.bench import check_suite
 from adascale.bench.columns import IN_REGISTRY, named
 from adascale.core.engines import check_engine
 from adascale.core.errors import InputError
+from adascale.core.extras import check_installed
 from adascale.export.formats import format_of
-from adascale.images.places import ADVICE, expanded
+from adascale.images.places import ADVICE, expanded, present
 from adascale.maths import promise
 from adascale.network.class_names import class_names
 from adascale.network.specs import check_spec
 from adascale.network.trained import is_network_list
+from adascale.report.document import FIGURE_FORMATS
+from adascale.storage.remote import Place, Url, as_place, check_local, is_url
 from adascale.storage.rows import SUFFIXES
 
 _SHORTEST_TOKEN = 16
@@ -61,6 +64,13 @@ def column_names(texts: list[str] | None) -> list[str]:
     for name in parts:
         named(name)
     return list(parts)
+
+
+def figure_formats(value: Any) -> Any:
+    for text in value or []:
+        if text not in FIGURE_FORMATS:
+            raise InputError(f"--figures {text}: give one of {', '.join(FIGURE_FORMATS)}.")
+    return value
 
 
 def known_columns(value: Any) -> Any:
@@ -110,6 +120,13 @@ def device(value: Any) -> Any:
 def engine(value: Any) -> Any:
     """The packages of the engine are looked for; they are not imported yet."""
     return check_engine(value)
+
+
+def executor(value: Any) -> Any:
+    """Ray is looked for; it is not imported yet."""
+    if value == "ray":
+        check_installed("ray", "cluster")
+    return value
 
 
 def _promise(check: Callable[[float], None]) -> Callable[[Any], Any]:
@@ -184,8 +201,16 @@ def channels(option: str, above: float = float("-inf")) -> Callable[[Any], Any]:
     return check
 
 
+def place(text: Any) -> Any:
+    """The local path or the URL of a text."""
+    return text if text is None else as_place(text)
+
+
 def no_file(value: Any) -> Any:
     """A folder, or nothing yet."""
+    if isinstance(value, Url):
+        return value
+    check_local(value, "this folder")
     if value is not None and value.exists() and not value.is_dir():
         raise InputError(f"{value} is a file; give a folder.")
     return value
@@ -207,23 +232,32 @@ def writable(value: Any) -> Any:
     """A file or folder that can be written; folders on the way are made later."""
     if value is None:
         return value
-    place = Path(value).absolute()
-    if place.exists() and not os.access(place, os.W_OK):
+    if isinstance(value, Url):
+        value.check_writable()
+        return value
+    check_local(value, "this output")
+    found = Path(value).absolute()
+    if found.exists() and not os.access(found, os.W_OK):
         raise InputError(f"{value} cannot be written: this user may not change it.")
-    while not place.exists():
-        place = place.parent
-    if place != Path(value).absolute() and not place.is_dir():
-        raise InputError(f"{value} cannot be written: {place} is a file, not a folder.")
-    if place.is_dir() and not os.access(place, os.W_OK | os.X_OK):
-        raise InputError(f"{value} cannot be written: this user may not write in {place}.")
+    while not found.exists():
+        found = found.parent
+    if found != Path(value).absolute() and not found.is_dir():
+        raise InputError(f"{value} cannot be written: {found} is a file, not a folder.")
+    if found.is_dir() and not os.access(found, os.W_OK | os.X_OK):
+        raise InputError(f"{value} cannot be written: this user may not write in {found}.")
     return value
+
+
+def rows_place(value: Any) -> Any:
+    """A file for rows of results, or a folder for those of shards."""
+    return rows_file(value) if value is not None and value.suffix else writable(value)
 
 
 def rows_file(value: Any) -> Any:
     """A file for rows of results, in a format that its suffix names."""
     if value is not None and value.suffix.lower() not in SUFFIXES:
         raise InputError(f"The output {value} must end in {', '.join(SUFFIXES)}.")
-    if value is not None and value.is_dir():
+    if isinstance(value, Path) and value.is_dir():
         raise InputError(f"The output {value} is a folder; name a file in it.")
     return writable(value)
 
@@ -233,7 +267,11 @@ def _existing(what: str, advice: str) -> Callable[[Any], Any]:
 
     def check(value: Any) -> Any:
         for path in value if isinstance(value, list | tuple) else [value]:
-            if path not in (None, "-") and not all(Path(one).exists() for one in expanded(path)):
+            if path in (None, "-"):
+                continue
+            if isinstance(path, Path):
+                check_local(path, f"a {what}")
+            if not present(expanded(path)[0]):  # what a glob matches is there
                 raise InputError(f"There is no {what} {path}; {advice}.")
         return value
 
@@ -243,18 +281,19 @@ def _existing(what: str, advice: str) -> Callable[[Any], Any]:
 images = _existing("file or folder", ADVICE)
 detector_files = _existing("detector file", "make one with adascale fit")
 scores = _existing("file of scores", "make one with adascale score")
+shards = _existing("folder", "give the -o of an adascale score --on run")
 results = _existing("folder", "give the --out folder of an adascale bench run")
 weights = _existing("weights file", "give a .safetensors file, or a .pth state dict")
 
 
-def named_file(text: str) -> tuple[str, Path]:
+def named_file(text: str) -> tuple[str, Place]:
     """The name and the file of ``NAME=FILE``; a file alone has its own name."""
     name, equals, file = text.partition("=")
-    if not equals or Path(text).exists():
-        name, file = Path(text).stem, text
+    if not equals or is_url(text) or Path(text).exists():
+        name, file = as_place(text).stem, text
     if not re.fullmatch(r"[\w.-]{1,64}", name):
         raise InputError(f"{text}: the name {name!r} has other characters than letters, digits, '.', '_' and '-'.")
-    return name, Path(file)
+    return name, as_place(file)
 
 
 def served(value: Any) -> Any:

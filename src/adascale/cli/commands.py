@@ -14,23 +14,27 @@ from adascale.cli.checks import SORTS
 from adascale.cli.groups import (
     Command,
     PassOptions,
+    Place,
     PreprocessOptions,
     ReadOptions,
     Texts,
     TrustOptions,
     Weights,
+    WorkerOptions,
     argument,
     option,
+    place,
 )
 from adascale.core.errors import InputError
 from adascale.export.formats import format_of
+from adascale.storage.rows import SUFFIXES
 
 
-class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, ReadOptions, Command, module="fit"):
+class FitCommand(groups.NetworkOptions, PreprocessOptions, WorkerOptions, ReadOptions, Command, module="fit"):
     """Learn from in-distribution images and write a detector file."""
 
     images: groups.Images
-    output: Path = option(..., "Detector file; a folder for several methods.", "--out", "-o", check=checks.writable)
+    output: Place = place(..., "Detector file; a folder for several methods.", "--out", "-o", check=checks.writable)
     weights: Weights = None
     classes: groups.Classes = None
     method: Texts = groups.methods("combined")
@@ -52,18 +56,26 @@ class FitCommand(groups.NetworkOptions, PreprocessOptions, PassOptions, ReadOpti
     draft: bool = option(False, "Decode large JPEGs at a fraction of their size: faster.", "--draft")
 
 
-class ScoreCommand(TrustOptions, PassOptions, ReadOptions, Command, module="fit"):
+class ScoreCommand(TrustOptions, WorkerOptions, ReadOptions, Command, module="fit"):
     """Score, p-value and decision for each image."""
 
     images: groups.Images
-    detector: list[Path] = option(
+    detector: list[Place] = place(
         ..., "Detector file, or a folder of them.", "--detector", "-d", check=checks.detector_files
     )
-    output: Path | None = option(
-        None, "scores.csv, .json, .jsonl or .parquet [default: CSV on stdout].", "--out", "-o", check=checks.rows_file
+    output: Place | None = place(
+        None,
+        "scores.csv, .json, .jsonl or .parquet [default: CSV on stdout]; with --on, a folder for a file of each shard.",
+        "--out",
+        "-o",
+        check=checks.rows_place,
+    )
+    shard_size: int = option(
+        1024, "With --on: images of a shard, where the source has none; rounded up to whole batches.", min=1
     )
     lines: bool = option(False, "Print the rows as JSON lines on stdout.", "--jsonl")
     decide: bool = option(False, "Only the decisions, at about the price of a forward pass.", "--decide")
+    report: Path | None = option(None, "Also write an HTML page of the scored images.", check=checks.writable)
     evidence: bool = option(False, "Also what each member of a combined method adds to the score.", "--evidence")
     alpha: float | None = option(
         None, "Share of in-distribution images that may be flagged [default: as fitted].", check=checks.alpha
@@ -81,8 +93,20 @@ class ScoreCommand(TrustOptions, PassOptions, ReadOptions, Command, module="fit"
     engine: groups.Engine = "torch"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.on is not None:
+            self._check_shards()
+        elif self.output is not None and not self.output.suffix:
+            raise InputError(
+                f"The output {self.output} must end in {', '.join(SUFFIXES)}; a folder of shards is made by --on local "
+                "or --on ray."
+            )
         if self.decide and self.evidence:
             raise InputError("--decide gives no scores, so there is no --evidence for them; leave one of the two out.")
+        if self.decide and self.report is not None:
+            raise InputError(
+                "--report shows scores and p-values, which --decide does not compute; leave one of them out."
+            )
         if self.decide and self.fdr is not None:
             raise InputError("--fdr needs the p-values, which --decide does not compute; leave one of them out.")
         if self.no_confidence and self.confidence is not None:
@@ -90,6 +114,17 @@ class ScoreCommand(TrustOptions, PassOptions, ReadOptions, Command, module="fit"
         if self.lines and (self.as_json or self.output):
             other = "--json, one document" if self.as_json else f"-o {self.output}, whose suffix says the format"
             raise InputError(f"--jsonl prints rows on stdout, and there is {other}; give one of them.")
+
+    def _check_shards(self) -> None:
+        """Workers write a folder, of which `adascale merge` makes a file."""
+        if self.output is None or self.output.suffix:
+            given = "nothing" if self.output is None else f"-o {self.output}"
+            raise InputError(
+                f"--on {self.on} writes a file for each shard, and {given} was given; name a folder, -o scores, and "
+                "make one file of it with: adascale merge scores -o scores.csv"
+            )
+        if self.fdr is not None:
+            raise InputError("--fdr looks at all images together; give it to adascale merge, which does.")
 
     @property
     def promise(self) -> tuple[float | None, float | None, bool]:
@@ -102,10 +137,22 @@ class ScoreCommand(TrustOptions, PassOptions, ReadOptions, Command, module="fit"
         return "json" if self.as_json else "jsonl" if self.lines else "csv"
 
 
+class MergeCommand(Command, module="shards"):
+    """Make one file of the shards that `adascale score --on` wrote; every shard is checked."""
+
+    folder: Place = argument(
+        ..., "The folder of the shards.", check=checks.shards, parser=checks.place, metavar="FOLDER"
+    )
+    output: Place = place(..., "scores.csv, .json, .jsonl or .parquet.", "--out", "-o", check=checks.rows_file)
+    fdr: float | None = option(
+        None, "Mark discoveries in all images together; at most this share of them is false.", check=checks.fdr
+    )
+
+
 class ExportCommand(TrustOptions, ReadOptions, Command, module="export"):
     """Write network, method, calibration and threshold to one file that runs without PyTorch."""
 
-    detector: Path = argument(..., "A detector file.", check=checks.detector_files)
+    detector: groups.DetectorFile
     output: Path = option(
         ..., "model.onnx, model.xml (OpenVINO) or model.pt2 (AOTInductor).", "--out", "-o", check=checks.export_file
     )
@@ -145,7 +192,7 @@ class MonitorCommand(Command, module="monitor"):
         "Output of adascale score: .csv, .jsonl, .json or .parquet; - is CSV or JSON lines on stdin.",
         check=checks.scores,
     )
-    detector: Path | None = option(
+    detector: Place | None = place(
         None,
         "The detector that made the scores [default: that of --state].",
         "--detector",
@@ -169,14 +216,14 @@ class MonitorCommand(Command, module="monitor"):
 class RecalibrateCommand(TrustOptions, PassOptions, ReadOptions, Command, module="recalibrate"):
     """Add confirmed in-distribution images to those that set the threshold of a detector; nothing is fitted."""
 
-    detector: Path = argument(..., "A detector file.", check=checks.detector_files)
+    detector: groups.DetectorFile
     images: list[str] = option(
         ...,
         "A random sample of the traffic that a person confirmed as in-distribution: images as for score.",
         "--with",
         check=checks.images,
     )
-    output: Path | None = option(
+    output: Place | None = place(
         None, "The new detector file [default: in place of the old one].", "--out", "-o", check=checks.writable
     )
     replace: bool = option(False, "Set the threshold by these images alone.", "--replace")
@@ -185,7 +232,7 @@ class RecalibrateCommand(TrustOptions, PassOptions, ReadOptions, Command, module
     engine: groups.Engine = "torch"
 
 
-class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="bench"):
+class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, WorkerOptions, Command, module="bench"):
     """Compare methods on a suite: every method from one network pass per image (and one per view), in one table."""
 
     suite: groups.SuiteName = None
@@ -204,12 +251,13 @@ class BenchCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Com
     untuned: bool = option(False, "Also run the methods that fit tunes without tuning.", "--untuned")
     sort: str = option("", f"Sort by {SORTS}; or method [default: near-auroc].", check=checks.known_sort)
     top: int | None = option(None, "Show only the first lines; results.csv and .json have all.", min=1)
+    figures: Texts = option(None, "Also every figure in OUT/figures: svg, pdf, png.", check=checks.figure_formats)
     columns: Texts = option(
         None, "Columns of the terminal, tables.md and tables.tex, named as for --sort.", check=checks.known_columns
     )
 
 
-class TuneCommand(groups.NetworksOptions, groups.ImageOptions, PassOptions, Command, module="tune"):
+class TuneCommand(groups.NetworksOptions, groups.ImageOptions, WorkerOptions, Command, module="tune"):
     """Choose the parameters of methods on ID images alone, or with OOD validation images, as OpenOOD does."""
 
     suite: groups.SuiteName = None
@@ -233,7 +281,7 @@ class CompareCommand(Command, module="compare"):
     every_set: bool = option(False, "Every set, not only the means.", "--all")
 
 
-class StudyCommand(groups.NetworksOptions, groups.SuiteOptions, PassOptions, Command, module="study"):
+class StudyCommand(groups.NetworksOptions, groups.SuiteOptions, WorkerOptions, Command, module="study"):
     """Run the paper's tables and figures, with the published values beside ours; NAME is one of `study list`."""
 
     names: list[str] = argument(
@@ -332,7 +380,9 @@ class CacheCommand(Command, module="cache"):
 class InspectCommand(Command, module="describe"):
     """Show what a detector file or an exported file holds."""
 
-    file: Path = argument(..., "A detector file, or an exported one.", check=checks.detector_files)
+    file: Place = argument(
+        ..., "A detector file, or an exported one.", check=checks.detector_files, parser=checks.place, metavar="FILE"
+    )
 
 
 class DemoCommand(Command, module="demo"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from inspect import getdoc
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from adascale.core.errors import AdascaleWarning, InputError
 from adascale.detectors import registry
 from adascale.maths.promise import percent
 from adascale.network.specs import runs_code
+from adascale.storage.remote import check_local
 
 if TYPE_CHECKING:
     from adascale.detectors.base import Detector
@@ -82,7 +84,8 @@ def inspect(given: InspectCommand) -> None:
     if given.file.suffix.lower() in SUFFIXES:
         from adascale.export.engines import read_record
 
-        record = read_record(given.file)
+        check_local(given.file, "an exported file")
+        record = read_record(Path(str(given.file)))
     else:
         from adascale.decision.detector_file import DetectorFile
 

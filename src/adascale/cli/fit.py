@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 from adascale import detectors
@@ -14,11 +13,13 @@ from adascale.cli import networks, options
 from adascale.cli.checks import method_names
 from adascale.cli.commands import FitCommand, ScoreCommand
 from adascale.cli.console import end, resumable, say
-from adascale.cli.printed import Printed, note_limits
+from adascale.cli.printed import Printed, note_limits, tell_scored
+from adascale.cli.shards import score_shards
+from adascale.cli.workers import executor_of, spread_over
 from adascale.core.errors import InputError
 from adascale.decision import folders
 from adascale.decision.detector_file import DetectorFile, read_detectors
-from adascale.decision.discovered import COLUMN, Discoveries, discovered, find_discoveries, with_discovery
+from adascale.decision.discovered import Discoveries, discovered, find_discoveries, with_discovery
 from adascale.decision.ood_detector import OODDetector
 from adascale.detectors.configure import configured
 from adascale.extraction.cache import cache_key
@@ -26,8 +27,10 @@ from adascale.images.sources import ImageSet, find_images
 from adascale.network.class_names import class_names
 from adascale.network.ready import usable_device
 from adascale.network.specs import absolute
+from adascale.showing.score_page import Scored, write_page
 from adascale.storage.locks import claimed
-from adascale.storage.rows import Journal, Row
+from adascale.storage.remote import Place, unfinished
+from adascale.storage.rows import Journal
 
 
 def fit(given: FitCommand) -> None:
@@ -53,11 +56,13 @@ def fit(given: FitCommand) -> None:
     common: dict[str, Any] = {"alpha": given.alpha, "confidence": given.confidence, "split_seed": given.split_seed}
     common["preprocess"] = preprocess
     made = [OODDetector(classifier, text, **common, **settings[name]) for name, text in methods.items()]
-    several, parts = len(made) > 1, output.with_name(output.name + ".parts")
+    several, parts = len(made) > 1, unfinished(output, ".parts")
     with claimed(output, folder=several):
-        with resumable():
+        with resumable(), executor_of(given) as executor:
+            spread = spread_over(executor, given, given.model, given.weights, **running)
+            about: dict[str, Any] = {"source": source_of(given.images), "spread": spread}
             failures, refused = folders.fit_images(
-                made, found, training, parts, tune=given.tune, passes=given.passes(), source=source_of(given.images)
+                made, found, training, parts, tune=given.tune, passes=given.passes(), **about
             )
         if refused and "all" not in (given.method or ()):
             raise next(iter(refused.values()))
@@ -71,7 +76,7 @@ def fit(given: FitCommand) -> None:
 
 
 def _saved(
-    made: list[OODDetector], refused: Mapping[str, InputError], output: Path, given: FitCommand
+    made: list[OODDetector], refused: Mapping[str, InputError], output: Place, given: FitCommand
 ) -> Iterator[dict[str, Any]]:
     """Save the detectors that could be fitted and say so; yields their records."""
     weights = None if given.weights is None else str(given.weights.resolve())
@@ -90,11 +95,12 @@ def _saved(
 
 def score(given: ScoreCommand) -> None:
     """Write a row for each image. With an output file, finished rows are stored and an interrupted run resumes."""
+    if given.on is not None:
+        return score_shards(given)
     found, output = find_images(given.images, given.root, given.max_pixels), given.output
     usable_device(given.device)
     files = read_detectors(given.detector)
-    if given.decide and len(files) > 1:
-        raise InputError(f"--decide takes one detector; {len(files)} were given.")
+    networks.check_asked(given, files)
     contents = [file.sha256 for file in files]
     names = class_names(given.classes) if given.classes else ()
     asked = (given.decide, given.evidence, *given.promise)
@@ -110,16 +116,15 @@ def _score(given: ScoreCommand, found: ImageSet, files: list[DetectorFile], jour
         for name, detector in loaded.items():
             say(f"{name}: threshold {detector.threshold:.6g}. {detector.guarantee}")
     columns = folders.columns(loaded, given.decide, given.evidence)
-    if given.evidence and not any(detector.method.speakers for detector in loaded.values()):
-        raise InputError(
-            f"--evidence is for methods that combine others, such as combined; {', '.join(loaded)} do not."
-        )
     start = journal.done(given.batch_size, len(found)) if journal else 0
-    tally = _Tally(columns)
+    tally, marked = folders.Tally(columns), dict[str, Discoveries]()
+    seen = None if given.report is None else Scored()
     printed = Printed(columns, given.form, waits=given.fdr is not None)
     if journal and start:
         say(f"resuming after {start} of {len(found)} images")
         tally.add(journal.rows())
+        if seen is not None:
+            seen.add(journal.rows())
     with resumable(journal is not None):
         if given.decide:
             made = folders.decide_images(next(iter(loaded.values())), found, start, given.passes())
@@ -129,48 +134,24 @@ def _score(given: ScoreCommand, found: ImageSet, files: list[DetectorFile], jour
             for batch in made:
                 (journal.append if journal else printed.append)(batch)
                 tally.add(batch)
+                if seen is not None:
+                    seen.add(batch)
     rows = journal.rows if journal else printed.rows
     if given.fdr is not None:
-        tally.discoveries = find_discoveries(rows(), columns, given.fdr)
+        marked = find_discoveries(rows(), columns, given.fdr)
     if journal:
-        late = with_discovery(columns, tally.discoveries), len(found), discovered(rows(), tally.discoveries)
+        late = with_discovery(columns, marked), len(found), discovered(rows(), marked)
         journal.finish(*late)
-        tally.report(journal.output, given.as_json)
+        tell_scored(journal.output, vars(tally), given.as_json, marked)
     else:
-        printed.finish(tally.discoveries)
-    note_limits(tally.discoveries, loaded, given.fdr)
+        printed.finish(marked)
+    note_limits(marked, loaded, given.fdr)
+    if seen is not None and given.report is not None:
+        write_page(seen, found, next(iter(loaded.values())), given.report, source_of(given.images))
+        say(f"wrote {given.report}")
     end(tally.failed, len(found))
 
 
 def source_of(images: list[str]) -> str:
     """What a record says about where images come from."""
     return " ".join("standard input" if path == "-" else path for path in images)
-
-
-class _Tally:
-    """What the rows add up to."""
-
-    def __init__(self, columns: list[str]) -> None:
-        self.rows = self.failed = 0
-        self.discoveries: Mapping[str, Discoveries] = {}
-        self.ood = {column: 0 for column in columns if column.endswith("is_ood")}
-
-    def add(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self.rows += 1
-            self.failed += row["prediction"] is None
-            for column in self.ood:
-                self.ood[column] += bool(row[column])
-
-    def report(self, output: Path, as_json: bool) -> None:
-        scored = self.rows - self.failed
-        if as_json:
-            counts = {"images": self.rows, "scored": scored, "failed": self.failed, "ood": self.ood}
-            if self.discoveries:
-                counts["discoveries"] = {f"{prefix}{COLUMN}": one.number for prefix, one in self.discoveries.items()}
-            print(json.dumps({"file": str(output), **counts}))
-        else:
-            each = ", ".join(f"{column.removesuffix('is_ood')}{n}" for column, n in self.ood.items())
-            marked = ", ".join(f"{prefix}{one.number}" for prefix, one in self.discoveries.items())
-            late = f"; discoveries: {marked}" if marked else ""
-            say(f"{output}: {scored} images scored, out-of-distribution: {f'{each}{late}'.replace('.', ' ')}")

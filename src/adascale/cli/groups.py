@@ -17,6 +17,7 @@ from typer import Argument, Option
 from adascale.bench import SUITES
 from adascale.cli import checks
 from adascale.cli.console import app
+from adascale.core.errors import InputError
 from adascale.images.limits import MAX_PIXELS
 from adascale.network import FORMS
 
@@ -24,18 +25,27 @@ if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
 
     from adascale.extraction.batches import Passes
+    from adascale.storage.remote import Place as Place
 else:  # Python 3.10 does not have it
 
     def dataclass_transform(**_: Any) -> Any:
         return lambda cls: cls
 
+    class Place:  # typer takes one type only, shows its name, and leaves what our parser makes as it is
+        pass
+
 
 Images = Annotated[
     list[str],
     Argument(
-        help="Folders (recursive), images, globs, image lists (.txt), .npz; - is an image or a list on stdin.",
+        help="Folders (recursive), images, globs, image lists (.txt), .npz, .tar, .parquet, or URLs of them (s3://); "
+        "hf-dataset:NAME#SPLIT; - is an image or a list on stdin.",
         callback=checks.images,
     ),
+]
+DetectorFile = Annotated[
+    Place,
+    Argument(help="A detector file.", callback=checks.detector_files, parser=checks.place, metavar="DETECTOR"),
 ]
 Texts = list[str] | None
 SuiteName = Annotated[
@@ -51,7 +61,7 @@ Settings = Annotated[
         "--set", help="A parameter: p_max=90; of one of several methods: scale.percentile=80.", callback=checks.settings
     ),
 ]
-Workers = Annotated[int | None, Option(min=1, help="Decoding threads [default: one per core, at most 8].")]
+Workers = Annotated[int | None, Option(min=1, help="Decoding threads [default: one per core, at most 8; 16 for URLs].")]
 Weights = Annotated[
     Path | None, Option(help="Weights file: .safetensors, or a .pth state dict.", callback=checks.weights)
 ]
@@ -62,7 +72,12 @@ Classes = Annotated[
         callback=checks.class_file,
     ),
 ]
-Root = Annotated[Path | None, Option(help="Folder where the paths of an image list start [default: its own].")]
+Root = Annotated[
+    Place | None,
+    Option(
+        help="Folder where the paths of an image list start [default: its own].", parser=checks.place, metavar="DIR"
+    ),
+]
 Confidence = Annotated[
     float | None,
     Option(help="0.95: at most alpha with 95 % confidence, not only on average.", callback=checks.confidence),
@@ -81,6 +96,11 @@ Engine = Annotated[
 def option(default: Any, text: str, *names: str, check: Callable[[Any], Any] | None = None, **more: Any) -> Any:
     """An option of one command. default: ``...`` where it must be given. text: its help. check: see `checks`."""
     return _declared(default, Option(*names, help=text, callback=check, **more))
+
+
+def place(default: Any, text: str, *names: str, check: Callable[[Any], Any] | None = None) -> Any:
+    """An option that is a local path or a URL."""
+    return option(default, text, *names, check=check, parser=checks.place, metavar="PATH")
 
 
 def argument(default: Any, text: str, check: Callable[[Any], Any] | None = None, **more: Any) -> Any:
@@ -116,6 +136,33 @@ class PassOptions(Options):
         from adascale.extraction.batches import Passes
 
         return Passes(self.batch_size, self.workers)
+
+
+class WorkerOptions(PassOptions):
+    """Who makes the passes: this process, or workers (docs/cluster.md)."""
+
+    on: Literal["local", "ray"] | None = option(
+        None, "Let workers do it: processes of this machine (local) or a Ray cluster (ray).", check=checks.executor
+    )
+    workers: int | None = option(
+        None, "Decoding threads [default: one per core, at most 8]; with --on, the number of workers.", min=1
+    )
+    address: str | None = option(None, "The Ray cluster [default: RAY_ADDRESS, else that of this machine].")
+    cpus_per_worker: int = option(1, "CPUs of a worker: its threads, and what it asks Ray for.", min=1)
+    gpus_per_worker: float = option(0.0, "GPUs that a worker asks Ray for, e.g. 1 or 0.5.", min=0)
+
+    def __post_init__(self) -> None:
+        if self.on is None and (self.cpus_per_worker != 1):
+            raise InputError("--cpus-per-worker is for workers; say whose: --on local or --on ray.")
+        if self.on != "ray" and (self.address or self.gpus_per_worker):
+            given = f"--address {self.address}" if self.address else f"--gpus-per-worker {self.gpus_per_worker:g}"
+            raise InputError(f"{given} is for a Ray cluster; add --on ray.")
+
+    def passes(self) -> Passes:
+        """Those of one worker, if there are any."""
+        from adascale.extraction.batches import Passes
+
+        return Passes(self.batch_size, self.workers if self.on is None else self.cpus_per_worker)
 
 
 class ReadOptions(Options):
@@ -174,7 +221,7 @@ class ImageOptions(ReadOptions):
         None, "At most so many validation and training images [default: all; --limit leaves them alone].", min=1
     )
     seed: int = option(0, "Seed of every random draw.", min=0)
-    cache: Path | None = option(
+    cache: Place | None = place(
         None, "Folder of the activations [default: ADASCALE_CACHE, ~/.cache].", check=checks.no_file
     )
     cache_limit: str | None = option(

@@ -14,14 +14,14 @@ from typing import Annotated, Any
 
 import typer
 
-from adascale.cli import commands, service_command
+from adascale.cli import commands, explain_command, service_command
 from adascale.cli.console import app, say
 from adascale.cli.spellings import current
 from adascale.cli.streams import ReaderLeft, safe_streams
 from adascale.core.errors import AdascaleError
 from adascale.core.version import __version__
 
-__all__ = ["app", "commands", "main", "service_command"]  # importing the commands registers them
+__all__ = ["app", "commands", "explain_command", "main", "service_command"]  # importing the commands registers them
 
 # Parameters of the library that are options of a command; a method's parameters, such as p_max=90, are given by --set.
 FLAGS = {"compiled": "--compile"} | {

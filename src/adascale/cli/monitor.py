@@ -7,7 +7,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer
@@ -20,6 +19,7 @@ from adascale.decision.detector_file import DetectorFile
 from adascale.monitoring import Monitor, write_report
 from adascale.monitoring.monitor import fingerprint
 from adascale.storage.reading import STDIN, read_rows
+from adascale.storage.remote import as_place
 from adascale.storage.rows import Row
 
 _POLL, _SAVE = 0.5, 10.0  # seconds between looks at a growing file, and between states that are saved
@@ -59,7 +59,7 @@ class _Watched:
 
     def __init__(self, given: MonitorCommand) -> None:
         self.given, self.monitor, self.unreadable = given, _monitor(given), 0
-        self.place = STDIN if given.scores == STDIN else str(Path(given.scores).resolve())
+        self.place = STDIN if given.scores == STDIN else str(as_place(given.scores).resolve())
         self._saved = time.monotonic()
 
     def read(self) -> None:

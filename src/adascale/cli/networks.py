@@ -13,16 +13,21 @@ from adascale.cli import options
 from adascale.cli.commands import FitCommand, ScoreCommand
 from adascale.cli.console import say
 from adascale.cli.groups import NetworksOptions, TrustOptions
-from adascale.core.errors import DetectorFileError, InputError
+from adascale.cli.workers import spread_over
+from adascale.cluster.executor import Executor
+from adascale.core.errors import InputError
+from adascale.core.extras import optional
 from adascale.decision.detector_file import DetectorFile
 from adascale.decision.ood_detector import OODDetector
 from adascale.decision.saved import trusted_spec
+from adascale.decision.several import load_columns
 from adascale.images.preprocess import Preprocess
 from adascale.network import FORMS
 from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
 from adascale.network.ready import ready_network
 from adascale.network.trained import NAME, is_network_list, registered
+from adascale.storage.remote import Place
 from adascale.training.checkpoint import settings_of
 
 
@@ -51,10 +56,17 @@ def _with_names(classifier: Classifier, file: Path | None, preprocess: Preproces
     return classifier
 
 
-def networks(given: NetworksOptions, suite: str | None, classes: Path | None = None) -> list[Network]:
-    """The networks of `listed`, loaded. classes: a file with the names of their classes."""
+def networks(
+    given: NetworksOptions, suite: str | None, classes: Path | None = None, executor: Executor | None = None
+) -> list[Network]:
+    """The networks of `listed`, loaded. classes: a file with the names of their classes. executor: for the passes."""
     return [
-        Network(name, *network(spec, file, given, classes=classes), settings_of(file))
+        Network(
+            name,
+            *network(spec, file, given, classes=classes),
+            settings_of(file),
+            spread_over(executor, given, spec, file),
+        )
         for name, spec, file in listed(given, suite)
     ]
 
@@ -96,7 +108,7 @@ def _distinct(names: list[str]) -> list[str]:
     return names if len(set(names)) == len(names) else [f"{name} {i + 1}" for i, name in enumerate(names)]
 
 
-def check_output(output: Path, names: set[str]) -> None:
+def check_output(output: Place, names: set[str]) -> None:
     """One method writes a file; several write a folder that must hold no other detectors."""
     if len(names) == 1:
         if output.is_dir():
@@ -107,6 +119,21 @@ def check_output(output: Path, names: set[str]) -> None:
         raise InputError(
             f"The folder {output} holds other files ({', '.join(sorted(others)[:3])}); choose an empty one."
         )
+
+
+def check_asked(given: ScoreCommand, files: list[DetectorFile]) -> None:
+    """Refuse --decide and --report for several detectors, and --evidence where no method combines others."""
+    if given.decide and len(files) > 1:
+        raise InputError(f"--decide takes one detector; {len(files)} were given.")
+    if given.report is not None:
+        optional("matplotlib", "report")  # before the work, not after it
+        if len(files) > 1 or given.on is not None:
+            what = f"{len(files)} were given" if len(files) > 1 else f"--on {given.on} writes shards"
+            raise InputError(f"--report shows one detector's rows in one file; {what}.")
+    methods = [file.method() for file in files] if given.evidence else []
+    if methods and not any(method.speakers for method in methods):
+        names = ", ".join(method.name for method in methods)
+        raise InputError(f"--evidence is for methods that combine others, such as combined; {names} do not.")
 
 
 def named(file: DetectorFile, given: TrustOptions) -> tuple[str, Path | str | None]:
@@ -121,18 +148,5 @@ def detectors(files: list[DetectorFile], given: ScoreCommand) -> dict[str, OODDe
     """The detectors by the names of their columns: the method's, or the file's where a method comes twice."""
     spec, weights = named(files[0], given)
     classifier, _ = ready_network(spec, weights, given.device, compiled=given.compiled, engine=given.engine)
-    loaded = OODDetector.load_all(files, classifier, alpha=given.alpha, confidence=given.confidence)
-    for detector in loaded if given.no_confidence else []:
-        detector.confidence = None
-    if given.classes is not None:
-        names = check_count(class_names(given.classes), len(classifier.head.weight))
-        for detector in loaded:
-            detector.class_names = names
-    if len({(detector.preprocess, detector.input_shape) for detector in loaded}) > 1:
-        raise DetectorFileError("The detectors were fitted with different preprocessing; score them one by one.")
-    columns = [detector.method.name for detector in loaded]
-    if len(set(columns)) < len(columns):
-        columns = [file.path.stem for file in files]
-    if len(set(columns)) < len(columns):
-        raise DetectorFileError("Two detectors of one method have the same file name; rename one, for the columns.")
-    return dict(zip(columns, loaded, strict=True))
+    promise = given.alpha, given.confidence, given.no_confidence
+    return load_columns(files, classifier, *promise, given.classes)

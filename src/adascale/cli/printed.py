@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
+from adascale.cli.console import say
 from adascale.core.errors import AdascaleWarning
-from adascale.decision.discovered import Discoveries, discovered, with_discovery
+from adascale.decision.discovered import COLUMN, Discoveries, discovered, with_discovery
 from adascale.decision.ood_detector import OODDetector
 from adascale.maths.discoveries import limits
+from adascale.storage.remote import Place
 from adascale.storage.rows import JSON_END, Row, write_csv, write_json, write_jsonl
 
 
@@ -58,6 +61,21 @@ class Printed:
     def _close(self) -> None:
         if self._form == "json" and self._begun:
             sys.stdout.write(JSON_END)
+
+
+def tell_scored(output: Place, counts: Mapping[str, Any], as_json: bool, found: Mapping[str, Discoveries] = {}) -> None:
+    """What was written: a line on stderr, or a document on stdout. counts: ``rows, failed, ood`` of all rows."""
+    rows, failed, ood = counts["rows"], counts["failed"], counts["ood"]
+    if as_json:
+        told = {"images": rows, "scored": rows - failed, "failed": failed, "ood": ood}
+        if found:
+            told["discoveries"] = {f"{prefix}{COLUMN}": one.number for prefix, one in found.items()}
+        print(json.dumps({"file": str(output), **told}))
+    else:
+        each = ", ".join(f"{column.removesuffix('is_ood')}{n}" for column, n in ood.items())
+        marked = ", ".join(f"{prefix}{one.number}" for prefix, one in found.items())
+        late = f"; discoveries: {marked}" if marked else ""
+        say(f"{output}: {rows - failed} images scored, out-of-distribution: {f'{each}{late}'.replace('.', ' ')}")
 
 
 def note_limits(found: Mapping[str, Discoveries], detectors: Mapping[str, OODDetector], fdr: float | None) -> None:

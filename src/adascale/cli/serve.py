@@ -13,6 +13,7 @@ from adascale.cli.networks import named
 from adascale.cli.service_command import ServeCommand
 from adascale.core.extras import EXTRAS, check_installed
 from adascale.core.folders import cache_folder
+from adascale.core.threads import in_passing_thread
 from adascale.core.version import __version__
 from adascale.decision.detector_file import DetectorFile
 from adascale.decision.ood_detector import OODDetector
@@ -24,6 +25,7 @@ from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
 from adascale.network.ready import ready_network
 from adascale.storage.locks import locked
+from adascale.storage.remote import check_local
 
 
 def serve(given: ServeCommand) -> None:
@@ -35,10 +37,15 @@ def serve(given: ServeCommand) -> None:
     from adascale.service.running import bound, run
 
     listening = bound(given.host, given.port)  # before the detectors are loaded, which takes longer
-    detectors = {"digits": demo_detector()} if given.demo else _loaded(given)
     token = None if given.token_file is None else given.token_file.read_text("utf8").strip()
+
+    def made() -> Service:
+        detectors = {"digits": demo_detector()} if given.demo else _loaded(given)
+        return Service(detectors, given.limits(), token=token, state=given.state, copy=False)
+
+    service = in_passing_thread(made)
     start_logs()
-    run(Service(detectors, given.limits(), token=token, state=given.state, copy=False), listening)
+    run(service, listening)
 
 
 def _loaded(given: ServeCommand) -> dict[str, OODDetector | Exported]:
@@ -47,7 +54,8 @@ def _loaded(given: ServeCommand) -> dict[str, OODDetector | Exported]:
     found: dict[str, OODDetector | Exported] = {}
     for name, path in map(named_file, given.detectors or []):
         if path.suffix.lower() in SUFFIXES:
-            found[name] = load_exported(path)
+            check_local(path, "an exported file")
+            found[name] = load_exported(Path(str(path)))
             continue
         file = DetectorFile.read(path)
         spec, weights = named(file, given)

@@ -1,4 +1,8 @@
-"""Options that were renamed: for one release the old spelling works, and a note on stderr says the new one."""
+"""Other spellings of options.
+
+Those that were renamed: for one release the old spelling works, and a note on stderr says the new one. And ``--engine
+ray``, which some will try: who makes the passes is ``--on``; the engine is what runs the network there.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,9 @@ def current(arguments: Sequence[str]) -> list[str]:
     for index, text in enumerate(arguments):
         if text == "--":
             return [*found, *arguments[index:]]
+        if text == "--engine=ray" or (text == "ray" and found[-1:] == ["--engine"]):
+            found[-1:] = ["--on", "ray"] if text == "ray" else [*found[-1:], "--on", "ray"]
+            continue
         name, equals, value = text.partition("=")
         if name in renamed:
             say(f"note: {name} is now {renamed[name]}; the old name works in this release only.")

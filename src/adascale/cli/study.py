@@ -17,6 +17,7 @@ from adascale.cli.commands import StudyCommand
 from adascale.cli.console import end, plain_table, resumable, say
 from adascale.cli.images import suite_images
 from adascale.cli.networks import listed, networks
+from adascale.cli.workers import executor_of
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.core.folders import cache_folder
@@ -50,11 +51,12 @@ def study(given: StudyCommand) -> None:
     usable_device(given.device)
     places = _for_each(places, len(listed(given, suite)))
     suited, images = suite_images(suite, given)
-    subjects = [Subject(network, one) for network, one in zip(networks(given, suite), places, strict=True)]
     command, cache = shlex.join(["adascale", *sys.argv[1:]]), given.cache or cache_folder()
-    experiment = Experiment(suited, images, subjects, cache, given.seed, given.passes(), fixed, command)
-    _say_uncompared(experiment)
-    with claimed(given.out, folder=True), resumable():
+    with claimed(given.out, folder=True), resumable(), executor_of(given) as executor:
+        found = networks(given, suite, executor=executor)
+        subjects = [Subject(network, one) for network, one in zip(found, places, strict=True)]
+        experiment = Experiment(suited, images, subjects, cache, given.seed, given.passes(), fixed, command)
+        _say_uncompared(experiment)
         chosen = studies.ALL if everything else named
         results = [result for one in chosen if (result := _run(one, experiment, given, everything))]
     if given.as_json:

@@ -18,6 +18,7 @@ from adascale.cli.commands import TuneCommand
 from adascale.cli.console import resumable, say
 from adascale.cli.images import tuning_images
 from adascale.cli.networks import listed, networks
+from adascale.cli.workers import executor_of
 from adascale.core.errors import InputError
 from adascale.core.folders import cache_folder
 from adascale.decision.tuning import Point, Tuning
@@ -48,10 +49,10 @@ def tune(given: TuneCommand) -> None:
         raise InputError("--by ood: there are no OOD validation images; give --ood-val, or --by self.")
     if (count := len(listed(given, given.suite))) > 1:
         raise InputError(f"{count} networks; tune one at a time.")
-    (network,), cache = networks(given, given.suite), given.cache or cache_folder()
-    job = Job(network, images, [search.entry for search in searches], cache, given.seed, given.passes())
-    found: list[tuple[_Search, Tuning]] = []
-    with resumable():
+    cache, found = given.cache or cache_folder(), list[tuple[_Search, Tuning]]()
+    with resumable(), executor_of(given) as executor:
+        (network,) = networks(given, given.suite, executor=executor)
+        job = Job(network, images, [search.entry for search in searches], cache, given.seed, given.passes())
         for search, entry in zip(searches, job.entries, strict=True):
             try:
                 judge = given.by or ("ood" if images.ood_val else "self")

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from adascale.core.displays import drawn
 from adascale.core.errors import InputError
 
 
@@ -40,6 +41,16 @@ class Verdict:
 
     def __len__(self) -> int:
         return len(self.score)
+
+    def show(self, images: Any) -> Any:
+        """The images with their verdicts, for a notebook. images: those that were judged, in any form a detector takes.
+
+        Tensors are shown from their darkest value to their brightest, because nobody says how they were normalised.
+        """
+        return drawn("verdict_shown", self, images)
+
+    def _repr_html_(self) -> str:
+        return str(drawn("verdict_html", self))
 
     def __repr__(self) -> str:
         return f"Verdict({int(self.is_ood.sum())} of {len(self)} out-of-distribution)"

@@ -18,10 +18,15 @@ from adascale.core.folders import cache_folder
 from adascale.core.version import __version__
 
 
+def versions() -> dict[str, str]:
+    """What computes: this library, Python and PyTorch."""
+    return {"adascale": __version__, "Python": platform.python_version(), "torch": str(torch.__version__)}
+
+
 def facts() -> dict[str, dict[str, str]]:
     """Sections of names and texts, in the order in which they are shown."""
     return {
-        "versions": {"adascale": __version__, "Python": platform.python_version(), "torch": str(torch.__version__)},
+        "versions": versions(),
         "extras": {package: _installed(package, extra) for package, extra in EXTRAS.items()},
         "devices": _devices(),
         "precisions on the processor": {name: precisions.answer(name) for name in precisions.PRECISIONS},

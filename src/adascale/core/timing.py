@@ -22,6 +22,7 @@ class Timing:
 
     @property
     def median(self) -> float:
+        """The median over the turns."""
         return float(self.turns.quantile(0.5))
 
     @property

@@ -12,6 +12,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from adascale.core.displays import drawn
 from adascale.core.errors import InputError
 from adascale.core.taps import Tap as Tap
 
@@ -131,6 +132,7 @@ class View:
 
     @property
     def needs_gradient(self) -> bool:
+        """Whether the network's gradient chooses the pixels."""
         return self.pixels != "random" and self.network is None
 
     def __str__(self) -> str:
@@ -203,6 +205,9 @@ class Outputs:
 
     def __len__(self) -> int:
         return len(self.logits)
+
+    def _repr_html_(self) -> str:
+        return str(drawn("outputs_html", self))
 
     def __getitem__(self, rows: slice | Tensor) -> Outputs:
         """The chosen rows, in the order asked for."""

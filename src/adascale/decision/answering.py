@@ -15,6 +15,7 @@ from adascale.core.answers import Decision, Verdict, joined
 from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.core.types import Outputs
 from adascale.decision.early import named_decisions
+from adascale.decision.explaining import Explanation, explain_one
 from adascale.decision.inputs import Reader
 from adascale.detectors import Detector
 from adascale.extraction.extract import extract_batch
@@ -58,7 +59,7 @@ class Answering:
     def stream(self, images: Any, *, skip_unreadable: bool = False) -> Iterator[Verdict]:
         """Verdicts batch by batch, for more images than fit in memory."""
         for given in self._batches(images, skip_unreadable):
-            verdict = self.judge(extract_batch(self.classifier, given.images, self.method.needs))
+            verdict = self.judge(extract_batch(self.classifier, given.images, self.method.wants))
             yield replace(verdict, names=given.names)
 
     def is_ood(self, images: Any) -> Tensor:
@@ -100,6 +101,10 @@ class Answering:
         if not found.any() and (reason := limits(len(calibration.scores), len(verdict), fdr)):
             warnings.warn(reason, AdascaleWarning, stacklevel=2)
         return replace(verdict, is_ood=found)
+
+    def explain(self, image: Any) -> Explanation:
+        """Where the verdict on one image comes from: every number, traced back (see `Explanation`)."""
+        return explain_one(self, list(self._batches(image, skip=False)))
 
     def score(self, images: Any) -> Tensor:
         """OOD scores alone (N,), float64, higher = more OOD."""

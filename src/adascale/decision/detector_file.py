@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +22,7 @@ from adascale.detectors.configure import configured
 from adascale.maths.conformal import Calibration
 from adascale.maths.rounding import alike
 from adascale.network.classifier import Classifier
+from adascale.storage.remote import Place, Url, as_place
 from adascale.storage.tensors import ForeignFileError, TensorFileError, checksum, load_tensors, save_tensors
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ _SLACK, _SLACK_OF_ENGINES = 0.02, 1e-3
 class DetectorFile:
     """The content of a detector file, read and verified once. sha256: the checksum of the content."""
 
-    path: Path
+    path: Place
     tensors: Mapping[str, Tensor]
     record: Mapping[str, Any]
     sha256: str
 
     @classmethod
-    def read(cls, path: str | Path) -> DetectorFile:
-        path = Path(path)
+    def read(cls, path: str | Place) -> DetectorFile:
+        path = as_place(path)
         if not path.is_file():
             raise DetectorFileError(f"There is no detector file {path}; make one with OODDetector.save.")
         try:
@@ -104,7 +104,7 @@ class DetectorFile:
         return {name.removeprefix("method."): t for name, t in self.tensors.items() if name.startswith("method.")}
 
 
-def unusable(path: Path, reason: object) -> DetectorFileError:
+def unusable(path: Place, reason: object) -> DetectorFileError:
     """The error for a file whose content cannot be that of a detector."""
     return DetectorFileError(f"{path} cannot be used as a detector: {reason}. Fit the detector and save it again.")
 
@@ -121,11 +121,11 @@ def _promise(calibration: Calibration) -> dict[str, Any]:
     }
 
 
-def read_detectors(paths: Sequence[str | Path]) -> list[DetectorFile]:
+def read_detectors(paths: Sequence[str | Place]) -> list[DetectorFile]:
     """The detectors of these files and folders, each once; other safetensors files in the folders are passed over."""
-    found: dict[Path, DetectorFile] = {}
-    for path in map(Path, paths):
-        for file in sorted(path.glob("*.safetensors")) if path.is_dir() else [path]:
+    found: dict[Place, DetectorFile] = {}
+    for path in map(as_place, paths):
+        for file in _detector_files(path) if path.is_dir() else [path]:
             try:
                 found[file] = found.get(file) or DetectorFile.read(file)
             except DetectorFileError as error:
@@ -134,6 +134,10 @@ def read_detectors(paths: Sequence[str | Path]) -> list[DetectorFile]:
     if not found:
         raise DetectorFileError(f"{paths[0]} holds no detector file (.safetensors); make one with OODDetector.save.")
     return list(found.values())
+
+
+def _detector_files(folder: Place) -> list[Place]:
+    return [*folder.glob("*.safetensors")] if isinstance(folder, Url) else sorted(folder.glob("*.safetensors"))
 
 
 def record_of(detector: OODDetector, calibration: Calibration, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,7 +179,7 @@ def record_of(detector: OODDetector, calibration: Calibration, about: Mapping[st
 
 
 def save_detector(
-    path: str | Path, detector: OODDetector, calibration: Calibration, about: Mapping[str, Any]
+    path: str | Place, detector: OODDetector, calibration: Calibration, about: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Write a fitted detector; see `OODDetector.save`. Returns the record as it stands in the file."""
     record = record_of(detector, calibration, about)
@@ -186,7 +190,7 @@ def save_detector(
     tensors |= audit_tensors(detector.audit)
     if shape := detector.input_shape or detector.probe_shape:
         tensors["probe.images"], tensors["probe.features"] = detector.network.probe(shape)
-    return save_tensors(Path(path), tensors, record, KIND)
+    return save_tensors(as_place(path), tensors, record, KIND)
 
 
 class NetworkIdentity:

@@ -88,7 +88,7 @@ def _settle(classifier: Classifier, method: Detector, threshold: float, waiting:
         images = torch.cat([batch.images for batch in group])
         if any(view.needs_gradient for view in method.views):
             # The pass for the gradient gives the clean outputs too, by the engine that gives the perturbed ones.
-            full = extract_batch(classifier, images, method.needs)
+            full = extract_batch(classifier, images, method.wants)
         else:
             outputs = Outputs.cat([batch.outputs for batch in group])
             full = replace(outputs, views=extract_views(classifier, images, method.views))

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
+from adascale.core.shards import Shards
 from adascale.core.types import Head, Need, Outputs, Tap
 from adascale.decision.tuning import (
     FEWEST_IMAGES,
@@ -32,6 +33,7 @@ from adascale.decision.tuning import (
 )
 from adascale.detectors import Detector
 from adascale.detectors.configure import configured
+from adascale.detectors.learning import BLOCK_ROWS, readable
 from adascale.images.preprocess import Preprocess
 from adascale.maths.conformal import Calibration
 from adascale.maths.promise import images_needed, in_words
@@ -105,7 +107,7 @@ class Plan:
     def needs(self) -> list[Need]:
         """The distinct views and taps that have to be extracted."""
         points: Sequence[Point] = self.grid if self.wanted else [{}]
-        return list(dict.fromkeys(need for point in points for need in replace(self.method, **point).needs))
+        return list(dict.fromkeys(need for point in points for need in replace(self.method, **point).wants))
 
     @property
     def taps(self) -> list[Tap]:
@@ -159,13 +161,14 @@ class Plan:
         """The parameters in place of the defaults if they should have been tuned and cannot be."""
         return self.method.suited(features) if self.wanted and features is not None else {}
 
-    def fit(self, outputs: Outputs, head: Head, train: Outputs | None, outliers: Outliers | None) -> Fitted:
+    def fit(self, outputs: Outputs, head: Head, train: Outputs | Shards | None, outliers: Outliers | None) -> Fitted:
         """Tune the method if that is wanted, fit it, and set the threshold if there is an ``alpha``.
 
         The images to choose parameters on and to fit on are kept apart from those that set the threshold. In the end
         the method is fitted on the first two; without a threshold on all images. train: the outputs of training images.
         """
-        n, learned = len(outputs), train if self.takes_train else None
+        n = len(outputs)
+        learned = readable(self.method, train) if self.takes_train and train is not None else None
         if self.alpha is not None and learned is not None and (shared := _shared_rows(outputs, learned)):
             raise InputError(
                 f"{shared} of the {n} images that set the threshold are among the training images; "
@@ -186,7 +189,7 @@ class Plan:
         return Fitted(method, tuning, setting, count, calibration, held_out)
 
     def choose(
-        self, outputs: Outputs, head: Head, train: Outputs | None, outliers: Outliers | None
+        self, outputs: Outputs, head: Head, train: Outputs | Shards | None, outliers: Outliers | None
     ) -> tuple[Split, Tuning | None]:
         """The split of the images, and the best parameters if they are wanted and there are outliers.
 
@@ -194,6 +197,7 @@ class Plan:
         fitted on one half of those to choose and to fit on, and judged by the other, and the other way round: so all
         of them judge, and none has been learned from by what it judges.
         """
+        train = None if train is None else readable(self.method, train)
         n, share = len(outputs), self.share(train is not None)
         chosen = self.chosen(n, train is not None)
         unknown = outliers(chosen, self.needs) if chosen and outliers is not None else None
@@ -222,7 +226,7 @@ class Plan:
         outputs: Outputs,
         count: int,
         unknown: Mapping[str, Outputs],
-        train: Outputs | None,
+        train: Outputs | Shards | None,
     ) -> list[Fold]:
         """What the grid is judged on. count: how many images judge. unknown: their outliers, in the same order."""
         rows = torch.cat([parts.chosen, parts.fitted])
@@ -236,7 +240,7 @@ class Plan:
             folds.append(Fold(outputs[rows[turn != half]], outputs[rows[mine]], theirs))
         return folds
 
-    def _learned_from(self, method: Detector, own: Outputs, train: Outputs | None) -> list[Outputs]:
+    def _learned_from(self, method: Detector, own: Outputs, train: Outputs | Shards | None) -> list[Outputs | Shards]:
         """What `fit` is given: the ID images, the training images, or both."""
         if train is None or not method.learns_from_train:
             return [own]
@@ -245,7 +249,7 @@ class Plan:
         return [train]
 
 
-def _shared_rows(outputs: Outputs, train: Outputs) -> int:
+def _shared_rows(outputs: Outputs, train: Outputs | Shards) -> int:
     """How many samples seem to be the same image in both: equal in three numbers, up to rounding."""
 
     def keys(part: Outputs) -> list[tuple[float, ...]]:
@@ -253,7 +257,8 @@ def _shared_rows(outputs: Outputs, train: Outputs) -> int:
         numbers = torch.stack([part.features.sum(1, dtype=torch.float64), logits.amax(1), logits.amin(1)], 1)
         return [tuple(float(f"{x:.4g}") for x in row) for row in numbers.tolist()]
 
-    known = set(keys(train))
+    parts = [train] if isinstance(train, Outputs) else train.chunks(BLOCK_ROWS)
+    known = {key for part in parts for key in keys(part)}
     shared = sum(key in known for key in keys(outputs))
     return shared if shared > max(1, len(outputs) // 50) else 0  # a few may agree by chance
 

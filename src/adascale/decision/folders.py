@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
@@ -17,11 +17,12 @@ from torch import Tensor
 from adascale.core.answers import Decision, Verdict, label_of
 from adascale.core.errors import InputError
 from adascale.core.progress import progress
+from adascale.core.shards import Shards
 from adascale.core.types import Need, Outputs
 from adascale.decision.detector_file import NetworkIdentity
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.batches import Passes
-from adascale.extraction.cache import Extractor
+from adascale.extraction.cache import Extractor, Spread
 from adascale.extraction.extract import extract_batch
 from adascale.extraction.given import NEEDS_PREPROCESS
 from adascale.images.loader import Loaded, load_batches
@@ -44,23 +45,25 @@ def fit_images(
     tune: bool | None = None,
     passes: Passes = Passes(),
     source: str = "images",
+    spread: Spread | None = None,
 ) -> tuple[dict[str, str], dict[str, InputError]]:
     """Fit detectors of one network from one extraction, whose shards stay in ``folder``.
 
-    source: what the record says about where the images come from.
+    source: what the record says about where the images come from. spread: others that make the passes.
 
     Returns the images that could not be read and the methods that could not be fitted, each with the reason.
     """
-    extractor = Extractor(detectors[0].classifier, _preprocess(detectors[0]), folder, passes)
+    extractor = Extractor(detectors[0].classifier, _preprocess(detectors[0]), folder, passes, spread)
     detectors, refused = _possible(detectors, extractor, images)
     plans = [detector.plan(tune) for detector in detectors]
     needs = [need for plan in plans for need in plan.needs]
     found = extractor.extract(images, needs, "Reading in-distribution images")
-    failures, learned = dict(found.failures), None
+    learned: Outputs | Shards | None = None
+    failures = dict(found.failures)
     if train is not None and any(plan.takes_train for plan in plans):
         taps = [tap for plan in plans if plan.takes_train for tap in plan.taps]
         training = extractor.extract(train, taps, "Reading training images")
-        learned, failures = training.load(), {**failures, **training.failures}
+        learned, failures = training.learnable(), {**failures, **training.failures}
     tuned = [need for plan in plans if plan.chosen(len(found)) for need in plan.needs]
 
     @lru_cache  # one extraction for all detectors
@@ -88,8 +91,8 @@ def _possible(
     detectors: Sequence[OODDetector], extractor: Extractor, images: ImageSet
 ) -> tuple[list[OODDetector], dict[str, InputError]]:
     """The detectors whose network can give what they need, and the others, with the reason."""
-    lacking = extractor.cannot(images, [need for detector in detectors for need in detector.method.needs])
-    reasons = {d.method.name: next((lacking[n] for n in d.method.needs if n in lacking), "") for d in detectors}
+    lacking = extractor.cannot(images, [need for detector in detectors for need in detector.method.wants])
+    reasons = {d.method.name: next((lacking[n] for n in d.method.wants if n in lacking), "") for d in detectors}
     refused = {name: InputError(reason) for name, reason in reasons.items() if reason}
     if len(refused) == len(detectors):
         raise next(iter(refused.values()))
@@ -102,15 +105,16 @@ def score_images(
     start: int = 0,
     passes: Passes = Passes(),
     evidence: bool = False,
+    quiet: bool = False,
 ) -> Iterator[list[Row]]:
     """One row for each image, in order, batch by batch, from index ``start`` on; unreadable images have a reason.
 
     Several detectors of one network, each with the name of its columns, share every pass. evidence: also what each
-    member of a combined method adds to the score.
+    member of a combined method adds to the score. quiet: without a display of the progress.
     """
     first, names = next(iter(detectors.values())), columns(detectors, evidence=evidence)
-    needs = [need for detector in detectors.values() for need in detector.method.needs]
-    with progress("Scoring", len(images), start) as advance:
+    needs = [need for detector in detectors.values() for need in detector.method.wants]
+    with progress("Scoring", len(images), start, quiet) as advance:
         for batch in load_batches(images, _preprocess(first), passes.batch_size, start, passes.workers):
             verdicts: dict[str, Verdict] = {}
             if batch.indices:
@@ -122,7 +126,7 @@ def score_images(
 
 
 def decide_images(
-    detector: OODDetector, images: ImageSet, start: int = 0, passes: Passes = Passes()
+    detector: OODDetector, images: ImageSet, start: int = 0, passes: Passes = Passes(), quiet: bool = False
 ) -> Iterator[list[Row]]:
     """The same rows with ``early`` in place of score and p-value: see `OODDetector.decide`."""
     waiting, names = deque[Loaded](), columns({"": detector}, decide=True)
@@ -134,7 +138,7 @@ def decide_images(
             if batch.indices:
                 yield batch.images
 
-    with progress("Deciding", len(images), start) as advance:
+    with progress("Deciding", len(images), start, quiet) as advance:
         # Decisions come later than their batches, and batches without a readable image have none.
         for decision in chain(detector.decisions(inputs(), passes.batch_size), [None]):
             while waiting and (decision is not None or not waiting[0].indices):
@@ -143,6 +147,26 @@ def decide_images(
                 advance(len(batch.indices) + len(batch.failures))
                 if batch.indices:
                     break
+
+
+class Tally:
+    """What rows add up to: how many there are, how many images could not be read, how many each detector flags."""
+
+    def __init__(self, columns: Iterable[str]) -> None:
+        self.rows = self.failed = 0
+        self.ood = {column: 0 for column in columns if column.endswith("is_ood")}
+
+    def counted(self, rows: Iterable[Row]) -> Iterator[Row]:
+        """The rows, counted on their way."""
+        for row in rows:
+            self.rows += 1
+            self.failed += row["prediction"] is None
+            for column in self.ood:
+                self.ood[column] += bool(row[column])
+            yield row
+
+    def add(self, rows: Iterable[Row]) -> None:
+        deque(self.counted(rows), maxlen=0)
 
 
 def columns(detectors: Mapping[str, OODDetector], decide: bool = False, evidence: bool = False) -> list[str]:

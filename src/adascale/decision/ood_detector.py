@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from adascale.core.displays import drawn
 from adascale.core.engines import TORCH
+from adascale.core.shards import Shards
 from adascale.core.types import Outputs
 from adascale.decision.audit import AuditEntry, fit_entry
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, save_detector
@@ -35,6 +37,7 @@ from adascale.network.class_names import check_count, class_names
 from adascale.network.classifier import Classifier
 from adascale.network.ready import ready_network
 from adascale.network.specs import absolute
+from adascale.storage.remote import Place
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -190,7 +193,7 @@ class OODDetector(Recalibrating):
     def fit_outputs(
         self,
         outputs: Outputs,
-        train: Outputs | None = None,
+        train: Outputs | Shards | None = None,
         outliers: Mapping[str, Outputs] | Outliers | None = None,
         *,
         tune: bool | None = None,
@@ -225,8 +228,11 @@ class OODDetector(Recalibrating):
         self.audit = ()
         self._method, self.network = replace(self._as_given), NetworkIdentity(self.classifier)
 
-    def save(self, path: str | Path, **about: Any) -> dict[str, Any]:
-        """Write everything but the network to one safetensors file and return its record, which holds ``about``."""
+    def save(self, path: str | Place, **about: Any) -> dict[str, Any]:
+        """Write everything but the network to one safetensors file and return its record, which holds ``about``.
+
+        ``path`` may be a URL, such as ``s3://bucket/detector.safetensors``, here and for `load` (docs/places.md).
+        """
         self._check_weights()
         return save_detector(path, self, self._calibrated(), {**self.about, **about})
 
@@ -274,7 +280,7 @@ class OODDetector(Recalibrating):
     @classmethod
     def load(
         cls,
-        path: str | Path | DetectorFile,
+        path: str | Place | DetectorFile,
         model: nn.Module | Classifier | None = None,
         method: type[Detector] | None = None,
         *,
@@ -295,7 +301,7 @@ class OODDetector(Recalibrating):
     @classmethod
     def load_all(
         cls,
-        files: Sequence[str | Path | DetectorFile],
+        files: Sequence[str | Place | DetectorFile],
         model: nn.Module | Classifier | None = None,
         method: type[Detector] | None = None,
         *,
@@ -305,6 +311,14 @@ class OODDetector(Recalibrating):
     ) -> list[Self]:
         """Several saved detectors of one network, which is hashed and checked once."""
         return load_detectors(cls, files, model, method, alpha, confidence, **network)
+
+    def plot(self, images: Any = None) -> Any:
+        """A matplotlib figure of the calibration scores and the threshold; with images, of their scores too."""
+        self._calibrated()
+        return drawn("detector_plot", self, images)
+
+    def _repr_html_(self) -> str:
+        return str(drawn("detector_html", self))
 
     def __repr__(self) -> str:
         state = self.calibration.guarantee() if self.calibration else "not fitted"

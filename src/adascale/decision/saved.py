@@ -19,6 +19,7 @@ from adascale.maths.conformal import Calibration
 from adascale.network.classifier import Classifier
 from adascale.network.ready import ready_network
 from adascale.network.specs import runs_code
+from adascale.storage.remote import Place
 
 if TYPE_CHECKING:
     from adascale.decision.ood_detector import OODDetector
@@ -28,7 +29,7 @@ Made = TypeVar("Made", bound="OODDetector")
 
 def load_detectors(
     cls: type[Made],
-    files: Sequence[str | Path | DetectorFile],
+    files: Sequence[str | Place | DetectorFile],
     model: nn.Module | Classifier | None,
     method: type[Detector] | None,
     alpha: float | None = None,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
+from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs
 from adascale.detectors import Detector
 from adascale.maths.metrics import auroc
@@ -85,7 +86,7 @@ def chosen_count(n: int) -> int:
 class Fold(NamedTuple):
     """ID images to judge by, outliers to tell them from, and what the method is fitted on meanwhile: other images."""
 
-    reference: Outputs | None
+    reference: Outputs | Shards | None
     known: Outputs
     unknown: Mapping[str, Outputs]
 
@@ -97,7 +98,7 @@ def search_grid(
     head: Head,
     judged_by: str,
     *,
-    train: Outputs | None = None,
+    train: Outputs | Shards | None = None,
     weights: Mapping[str, float] | None = None,
     tolerance: float = 0.0,
 ) -> Tuning:
@@ -125,7 +126,7 @@ def search_grid(
 
 
 def judged(
-    method: Detector, points: Sequence[Point], folds: Sequence[Fold], head: Head, train: Outputs | None
+    method: Detector, points: Sequence[Point], folds: Sequence[Fold], head: Head, train: Outputs | Shards | None
 ) -> dict[int, Tensor]:
     """AUROC against each kind of outliers, the mean over the folds, for each point that can be fitted in all."""
     found: dict[int, list[Tensor]] = {}

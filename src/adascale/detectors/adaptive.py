@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
+from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs, Pixels, View, view_of
 from adascale.detectors.base import Space
 from adascale.detectors.parameters import number, percent
-from adascale.detectors.rows import finite_rows, in_chunks, rowwise
+from adascale.detectors.rows import finite_rows, in_chunks
 from adascale.detectors.shaping import Shaping
 from adascale.detectors.shift import Statistic, Values, activation_shift, combined_statistic, perturbed_mass
+from adascale.detectors.statistics import Course, Each
 from adascale.detectors.sweeping import sweep_group
 from adascale.maths import traced
 from adascale.maths.activations import (
@@ -156,8 +158,9 @@ class Adaptive(Shaping):
             "perturbed_by_rank": perturbed,
         }
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        self.reference_ = rowwise(reference, self.shift_statistic).sort().values
+    def _learn(self, head: Head) -> Course:
+        found: Tensor = yield Each(replace(self).shift_statistic)
+        self.reference_ = found.sort().values
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
         return self.scaled_logits(outputs.logits, self._ratios(outputs))
@@ -244,10 +247,10 @@ class Adaptive(Shaping):
     def sweep(
         self,
         points: Sequence[Mapping[str, Any]],
-        reference: Outputs | None,
+        reference: Outputs | Shards | None,
         head: Head,
         sets: Sequence[Outputs],
-        train: Outputs | None = None,
+        train: Outputs | Shards | None = None,
     ) -> Iterator[tuple[int, list[Tensor] | None]]:
         """One sort of each set serves every ``p_min, p_max, k1, k2, lam`` and statistic."""
         made = {i: method for i, point in enumerate(points) if (method := self._at(point)) is not None}

@@ -13,9 +13,13 @@ import torch
 from torch import Tensor
 
 from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
+from adascale.core.shards import Shards
 from adascale.core.types import Head, Need, Outputs, Tap, View
 from adascale.detectors import parameters
+from adascale.detectors.learning import Fitting, learn
+from adascale.detectors.needs import NOT_FINITE, Needs, check_shapes
 from adascale.detectors.rows import finite_rows, looked_at, rowwise
+from adascale.detectors.statistics import Course, Rows
 from adascale.maths.pieces import all_finite
 
 if TYPE_CHECKING:
@@ -81,7 +85,7 @@ class Detector(ABC):
         return ()
 
     @property
-    def needs(self) -> tuple[Need, ...]:
+    def wants(self) -> tuple[Need, ...]:
         """Views and taps: what has to be extracted besides the clean logits and features."""
         return (*self.views, *self.taps)
 
@@ -96,10 +100,12 @@ class Detector(ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
+        """The parameters by name, as given."""
         return asdict(self)
 
     @property
     def is_fitted(self) -> bool:
+        """Whether scores can be asked for."""
         return "head_" in vars(self)
 
     @classmethod
@@ -117,17 +123,28 @@ class Detector(ABC):
         """What `fit` found out beyond the parameters, in one sentence; empty if there is nothing to say."""
         return ""
 
-    def fit(self, reference: Outputs | None, head: Head, train: Outputs | None = None) -> Self:
+    def fit(self, reference: Outputs | Shards | None, head: Head, train: Outputs | Shards | None = None) -> Self:
         """Learn from ID outputs (ignored by methods that fit on nothing). Fitting again starts from scratch.
 
         train: those of training images, for methods that take both (``fits_on = "val+train"``) and no others.
+        Outputs that are read part by part (`Shards`) give the bits that they would give in memory.
         """
-        self._forget()
-        self.__post_init__()
+        fitting = self.fitting(head)
         if self.fits_on != "nothing":
-            self._fit(self._usable(reference, head), head)
+            learn(fitting, self.needs(head), reference)
+        fitting.finish()
         self.head_ = head
         return self
+
+    def fitting(self, head: Head) -> Fitting:
+        """A fit from scratch, pass by pass: ``partial`` of every block of the samples, ``merge``; then ``finish``."""
+        self._forget()
+        self.__post_init__()
+        return Fitting(self, head, self._course(head))
+
+    def needs(self, head: Head) -> Needs:
+        """What the samples to learn from must have."""
+        return Needs(self.name, self.fits_on, self.wants, self.reads_features, tuple(head.weight.shape))
 
     def score(self, outputs: Outputs) -> Tensor:
         """OOD scores (N,), float64, higher = more OOD; +inf for rows with NaN or infinite activations in what the
@@ -186,10 +203,10 @@ class Detector(ABC):
     def sweep(
         self,
         points: Sequence[Mapping[str, Any]],
-        reference: Outputs | None,
+        reference: Outputs | Shards | None,
         head: Head,
         sets: Sequence[Outputs],
-        train: Outputs | None = None,
+        train: Outputs | Shards | None = None,
     ) -> Iterator[tuple[int, list[Tensor] | None]]:
         """For each point of a grid, by its index and in any order, the scores of these sets after fitting with its
         parameters; None where that is not possible. Methods whose points share work do it once. train: as in `fit`.
@@ -239,8 +256,23 @@ class Detector(ABC):
     def _check_parameters(self) -> None:  # noqa: B027 (only methods with parameters write it)
         """Refuse parameters that do not fit together. Types and ranges are checked by their declarations."""
 
-    def _fit(self, reference: Outputs, head: Head) -> None:  # noqa: B027 (only methods that learn write it)
-        """Learn from checked ID outputs."""
+    def _learn(self, head: Head) -> Course:
+        """Learn in passes: ``yield`` a `Statistic`, and get its value over all checked ID samples."""
+        yield from ()
+
+    def _fit(self, reference: Outputs, head: Head) -> None:
+        """Learn from checked ID outputs at once: for methods that need all of them in memory."""
+        learn(Fitting(self, head, self._learn(head)), self.needs(head), reference)
+
+    def _course(self, head: Head) -> Course:
+        """How this class learns: by the ``_learn`` or the ``_fit`` that comes first among it and its bases."""
+        if self.fits_on == "nothing":
+            return
+        owner = next(cls for cls in type(self).__mro__ if not {"_learn", "_fit"}.isdisjoint(vars(cls)))
+        if "_learn" in vars(owner):
+            yield from self._learn(head)
+        else:
+            self._fit((yield Rows(self.wants)), head)
 
     @abstractmethod
     def _score(self, outputs: Outputs) -> Tensor:
@@ -258,37 +290,24 @@ class Detector(ABC):
         for name in self._fitted():
             delattr(self, name)
 
-    def _usable(self, reference: Outputs | None, head: Head) -> Outputs:
-        """The finite rows, or one sentence about what is missing."""
+    def _usable(self, reference: Outputs | Shards | None, head: Head) -> Outputs:
+        """The finite rows, in memory, or one sentence about what is missing."""
+        needs = self.needs(head)
         if reference is None or not len(reference):
-            raise InputError(f"{self.name} learns from in-distribution samples and got none; pass them to fit.")
-        if self.fits_on in ("val+labels", "train+labels"):
-            self._check_labels(reference)
-        self._check_shapes(reference, head)
-        finite = rowwise(reference, lambda chunk: finite_rows(chunk, self.needs, self.reads_features), torch.bool)
-        if not finite.any():
-            raise InputError("Every reference sample has NaN or infinite activations; check weights and preprocessing.")
-        return reference if finite.all() else reference[finite]  # a copy only where rows are left out
-
-    def _check_labels(self, reference: Outputs) -> None:
-        labels, classes = reference.labels, reference.logits.shape[1]
-        if labels is None:
-            whose = "the training labels" if self.fits_on == "train+labels" else "the labels of the ID images"
-            raise InputError(f"{self.name} needs {whose}; give batches as (images, labels).")
-        if int(labels.min()) < 0 or int(labels.max()) >= classes:
-            raise InputError(
-                f"Labels run from {int(labels.min())} to {int(labels.max())}; "
-                f"the network has {classes} classes, so they must be 0 to {classes - 1}."
-            )
+            raise needs.none_given()
+        found = needs.usable(reference.load() if isinstance(reference, Shards) else reference)
+        if not len(found):
+            raise InputError(NOT_FINITE)
+        return found
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
         logits, features = (part not in self.shows_infinite for part in ("logits", "features"))
-        if all_finite(looked_at(chunk, self.needs, features and self.reads_features, logits)):
+        if all_finite(looked_at(chunk, self.wants, features and self.reads_features, logits)):
             scores = self._scored(chunk)
             if math.isfinite(scores.item() if len(scores) == 1 else scores.sum()):
                 return scores
         else:
-            finite = finite_rows(chunk, self.needs, self.reads_features)
+            finite = finite_rows(chunk, self.wants, self.reads_features)
             scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
             if finite.any():
                 scores[finite] = self._scored(chunk[finite])
@@ -303,23 +322,7 @@ class Detector(ABC):
     def _ready(self, outputs: Outputs) -> None:
         if not self.is_fitted:
             raise NotFittedError(f"{self.name} is not fitted (or a parameter changed since): call fit first.")
-        self._check_shapes(outputs, self.head_)
-
-    def _check_shapes(self, outputs: Outputs, head: Head) -> None:
-        for view in self.views:
-            if view not in outputs.views:
-                has = ", ".join(map(str, outputs.views)) or "none"
-                raise InputError(f"{self.name} needs the view {view}; these outputs have {has}. Extract it as well.")
-        for tap in self.taps:
-            if tap not in outputs.taps:
-                has = ", ".join(map(str, outputs.taps)) or "none"
-                raise InputError(
-                    f"{self.name} needs the inner layers {tap}; these outputs have {has}. Extract them too."
-                )
-        expected = tuple(head.weight.shape)
-        given = (outputs.logits.shape[1], outputs.features.shape[1])
-        if given != expected:
-            raise InputError(f"Outputs have (classes, features) = {given}; the head has {expected}.")
+        check_shapes(self.name, self.wants, outputs, tuple(self.head_.weight.shape))
 
 
 def passes_of(detector: Detector) -> str:

@@ -14,6 +14,7 @@ from adascale.detectors.base import Space
 from adascale.detectors.classes import feature_quantiles
 from adascale.detectors.parameters import number, percent
 from adascale.detectors.shaping import Shaping
+from adascale.detectors.statistics import Course
 
 
 @dataclass
@@ -33,8 +34,8 @@ class BFAct(Shaping):
     percentile: float = percent(95)
     order: int = number(2, least=1)
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        (cut,) = feature_quantiles(reference, [self.percentile / 100])
+    def _learn(self, head: Head) -> Course:
+        (cut,) = yield from feature_quantiles([self.percentile / 100])
         if cut <= 0:
             raise InputError(
                 f"The {self.percentile:g}th percentile of the features is {cut:g}; BFAct needs it above 0."

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
-from adascale.detectors.classes import class_means, mean_features
-from adascale.detectors.rows import rowwise
+from adascale.detectors.classes import ClassSums, MeanFeatures
 from adascale.detectors.shaping import LogitScore
+from adascale.detectors.statistics import Course, Each, Together
 from adascale.maths.activations import energy, generalised_entropy, largest_probability
 
 _LEAST = 1e-12
@@ -40,10 +40,9 @@ class CARef(Detector):
     summary = "relative distance to the mean feature of the predicted class"
     fits_on = "train"
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        predicted = rowwise(reference, lambda chunk: chunk.logits.argmax(1), torch.int64)
-        means, counts = class_means(Outputs(reference.logits, reference.features, labels=predicted), self.name)
-        self.means_ = torch.where(counts[:, None] > 0, means, mean_features(reference))
+    def _learn(self, head: Head) -> Course:
+        (means, counts), overall = yield Together((ClassSums(by="predicted"), MeanFeatures()))
+        self.means_ = torch.where(counts[:, None] > 0, means, overall)
 
     def _score(self, outputs: Outputs) -> Tensor:
         return self._off(outputs).abs().sum(1) / _size(outputs)
@@ -69,10 +68,10 @@ class CADRef(CARef):
 
     logit_score: LogitScore = "energy"
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        super()._fit(reference, head)
-        confidence = _CONFIDENCES[self.logit_score]
-        self.typical_ = rowwise(reference, lambda chunk: confidence(chunk.logits)).mean().clamp_min(_LEAST)
+    def _learn(self, head: Head) -> Course:
+        yield from super()._learn(head)
+        confidences: Tensor = yield Each(_Confidence(self.logit_score))
+        self.typical_ = confidences.mean().clamp_min(_LEAST)
 
     def _score(self, outputs: Outputs) -> Tensor:
         along = self._off(outputs) * self.head_.matrix[outputs.logits.argmax(1)].sign()
@@ -83,3 +82,11 @@ class CADRef(CARef):
 
 def _size(outputs: Outputs) -> Tensor:
     return outputs.features.double().abs().sum(1).clamp_min(_LEAST)
+
+
+@dataclass(frozen=True)
+class _Confidence:
+    logit_score: LogitScore
+
+    def __call__(self, outputs: Outputs) -> Tensor:
+        return _CONFIDENCES[self.logit_score](outputs.logits)

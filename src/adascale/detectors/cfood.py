@@ -14,6 +14,7 @@ from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import squared_distances
 from adascale.detectors.parameters import number
+from adascale.detectors.statistics import Count, Course, Drawn
 from adascale.maths.activations import share_count, unit_rows
 
 _SAME = 1e-14  # a squared distance of unit vectors below it is rounding
@@ -41,12 +42,13 @@ class CFOOD(Detector):
     fraction: float = number(0.1, above=0, most=1, kind="a share")
     seed: int = 0
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        if len(reference) < 2:
-            raise InputError(f"CFOOD got {len(reference)} training sample; it needs 2.")
-        n = max(2, share_count(len(reference), self.fraction))
-        order = torch.randperm(len(reference), generator=torch.Generator().manual_seed(self.seed))[:n]
-        self.bank_ = unit_rows(reference.features[order.sort().values])
+    def _learn(self, head: Head) -> Course:
+        total: int = yield Count()
+        if total < 2:
+            raise InputError(f"CFOOD got {total} training sample; it needs 2.")
+        n = max(2, share_count(total, self.fraction))
+        drawn, _ = Drawn.by(self.seed, n, total)
+        self.bank_ = unit_rows((yield drawn)["features"])
         kappas, places = _grid(n)
         self.kappas_ = torch.from_numpy(np.append(kappas, 1.0))
         chosen = torch.from_numpy(places) + 1

@@ -83,8 +83,8 @@ def _tapped(base: Tensor, tap: Tap, ood: bool, noise: torch.Generator) -> Layers
 
 def _fitted(make: Callable[[], Detector]) -> tuple[Detector, Outputs]:
     detector = make()
-    reference, head = example_outputs(_REFERENCE, detector.needs)
-    return detector.fit(reference, head), example_outputs(64, detector.needs, seed=5)[0]
+    reference, head = example_outputs(_REFERENCE, detector.wants)
+    return detector.fit(reference, head), example_outputs(64, detector.wants, seed=5)[0]
 
 
 def _declares_what_it_is(make: Callable[[], Detector]) -> None:
@@ -105,7 +105,7 @@ def _init_only_stores(make: Callable[[], Detector]) -> None:
     detector = make()
     _promise(not detector.is_fitted, "a new detector must not be fitted")
     with _raised(NotFittedError, "score before fit must raise NotFittedError"):
-        detector.score(example_outputs(2, detector.needs)[0])
+        detector.score(example_outputs(2, detector.wants)[0])
 
 
 def _scores_are_finite_float64(make: Callable[[], Detector]) -> None:
@@ -119,7 +119,7 @@ def _scores_are_finite_float64(make: Callable[[], Detector]) -> None:
 
 def _higher_means_ood(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
-    ood, _ = example_outputs(64, detector.needs, ood=True, seed=6)
+    ood, _ = example_outputs(64, detector.wants, ood=True, seed=6)
     wins = 100 * float((detector.score(ood)[:, None] > detector.score(outputs)[None]).double().mean())
     _promise(wins > 85, f"an easy OOD sample scores higher than an ID sample in {wins:.0f} % of pairs, not over 85 %")
 
@@ -136,7 +136,7 @@ def _split_and_order_do_not_matter(make: Callable[[], Detector]) -> None:
 def _inputs_stay_untouched(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     before = copy.deepcopy(outputs)
-    reference, head = example_outputs(_REFERENCE, detector.needs)
+    reference, head = example_outputs(_REFERENCE, detector.wants)
     kept = copy.deepcopy(reference)
     detector.fit(reference, head).score(outputs)
     for old, new in zip(_tensors(before) + _tensors(kept), _tensors(outputs) + _tensors(reference), strict=True):
@@ -146,9 +146,9 @@ def _inputs_stay_untouched(make: Callable[[], Detector]) -> None:
 def _fitting_twice_is_fitting_once(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     once = detector.score(outputs)
-    other, head = example_outputs(_REFERENCE // 2, detector.needs, seed=9)
+    other, head = example_outputs(_REFERENCE // 2, detector.wants, seed=9)
     detector.fit(other, head)
-    reference, head = example_outputs(_REFERENCE, detector.needs)
+    reference, head = example_outputs(_REFERENCE, detector.wants)
     _promise(torch.equal(detector.fit(reference, head).score(outputs), once), "a second fit must start from scratch")
 
 
@@ -159,7 +159,7 @@ def _changed_parameters_forget(make: Callable[[], Detector]) -> None:
         _promise(not detector.is_fitted, f"assigning {field.name} must make the detector unfitted")
         with _raised(NotFittedError, "score after a parameter has changed must raise NotFittedError"):
             detector.score(outputs)
-        detector.fit(*example_outputs(_REFERENCE, detector.needs))
+        detector.fit(*example_outputs(_REFERENCE, detector.wants))
 
 
 def _degenerate_rows_are_finite(make: Callable[[], Detector]) -> None:

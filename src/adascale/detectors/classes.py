@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -10,10 +12,13 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.types import Outputs
 from adascale.detectors.rows import in_chunks
-from adascale.maths.quantiles import quantiles
+from adascale.detectors.statistics import State, Statistic, Sums
+from adascale.maths.pieces import predicted
+from adascale.maths.quantiles import Digits, selected
 
 BANK_ROWS = 2048
 Map = Callable[[Tensor], Tensor]
+By = Literal["label", "predicted", "correct"]
 
 
 def as_is(features: Tensor) -> Tensor:
@@ -21,69 +26,142 @@ def as_is(features: Tensor) -> Tensor:
     return features.double()
 
 
-def class_means(
-    reference: Outputs, name: str, *, every_class: bool = False, keep: Tensor | None = None, of: Map = as_is
-) -> tuple[Tensor, Tensor]:
-    """Mean features (C, D) and counts (C) by label; ``keep``: a mask of the samples that count; ``of``: what is made of
-    the features first.
-
-    A class without a sample has mean 0; with ``every_class`` it is refused instead.
+@dataclass(frozen=True)
+class ClassSums(Sums):
+    """Summed features (C, D), or logits (C, C), and counts (C) of each class. by: the class of a sample is its label,
+    or the predicted one; ``correct``: its label, and only samples whose label is predicted count. of: what is made of
+    the values first.
     """
-    classes, features = reference.logits.shape[1], reference.features.shape[1]
-    total = torch.zeros(classes, features, dtype=torch.float64)
-    counts = torch.zeros(classes, dtype=torch.float64)
-    start = 0
-    for chunk in in_chunks(reference):
-        rows = slice(None) if keep is None else keep[start : start + len(chunk)]
-        start += len(chunk)
-        assert chunk.labels is not None  # checked by the base class
-        labels = chunk.labels[rows]
-        total.index_add_(0, labels, of(chunk.features[rows]))
-        counts += torch.bincount(labels, minlength=classes)
-    missing = (counts == 0).nonzero().flatten().tolist()
-    if every_class and missing:
-        kind = "training" if keep is None else "correctly classified training"
+
+    by: By = "label"
+    values: Literal["features", "logits"] = "features"
+    of_values: Map = as_is
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        classes, size = outputs.logits.shape[1], getattr(outputs, self.values).shape[1]
+        total, counts = torch.zeros(classes, size, dtype=torch.float64), torch.zeros(classes, dtype=torch.float64)
+        for chunk in in_chunks(outputs):
+            rows, labels = self._chosen(chunk)
+            total.index_add_(0, labels, self.of_values(getattr(chunk, self.values)[rows]))
+            counts += torch.bincount(labels, minlength=classes)
+        return {"total": total, "counts": counts}
+
+    def value(self, state: State) -> tuple[Tensor, Tensor]:
+        """The means, 0 for a class without a sample, and the counts."""
+        return state["total"] / state["counts"].clamp_min(1)[:, None], state["counts"]
+
+    def _chosen(self, chunk: Outputs) -> tuple[slice | Tensor, Tensor]:
+        found = None if self.by == "label" else predicted(chunk.logits)
+        if self.by == "predicted" and found is not None:
+            return slice(None), found
+        assert chunk.labels is not None  # checked before
+        rows = slice(None) if found is None else torch.as_tensor(found == chunk.labels)
+        return rows, chunk.labels[rows]
+
+
+def refuse_missing(counts: Tensor, name: str, kind: str = "training") -> None:
+    """Refuse classes without a sample."""
+    missing, classes = (counts == 0).nonzero().flatten().tolist(), len(counts)
+    if missing:
         shown = ", ".join(map(str, missing[:5])) + (" ..." if len(missing) > 5 else "")
         raise InputError(
             f"{name} needs a {kind} sample of every class; {len(missing)} of {classes} have none (class {shown})."
         )
-    return total / counts.clamp_min(1)[:, None], counts
 
 
-def mean_features(reference: Outputs, of: Map = as_is) -> Tensor:
-    """The mean (D) of all samples; ``of``: what is made of the features first."""
-    total = torch.zeros(reference.features.shape[1], dtype=torch.float64)
-    for chunk in in_chunks(reference):
-        total += of(chunk.features).sum(0)
-    return total / len(reference)
+@dataclass(frozen=True)
+class MeanFeatures(Sums):
+    """The mean (D) of all samples; of: what is made of the features first."""
+
+    of_values: Map = as_is
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        total = torch.zeros(outputs.features.shape[1], dtype=torch.float64)
+        for chunk in in_chunks(outputs):
+            total += self.of_values(chunk.features).sum(0)
+        return {"total": total, "rows": torch.tensor(len(outputs))}
+
+    def value(self, state: State) -> Tensor:
+        return state["total"] / int(state["rows"])
 
 
-def feature_quantiles(reference: Outputs, shares: Sequence[float]) -> list[float]:
-    """The exact quantiles of all feature values, pooled."""
-    return quantiles(lambda: (chunk.features for chunk in in_chunks(reference)), shares)
+@dataclass(frozen=True)
+class FeatureDeviations(Sums):
+    """The standard deviation (D) of each feature from these means."""
+
+    mean: Tensor
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        total = torch.zeros_like(self.mean)
+        for chunk in in_chunks(outputs):
+            total += (chunk.features.double() - self.mean).square().sum(0)
+        return {"total": total, "rows": torch.tensor(len(outputs))}
+
+    def value(self, state: State) -> Tensor:
+        return (state["total"] / int(state["rows"])).sqrt()
 
 
-def feature_deviations(reference: Outputs, mean: Tensor) -> Tensor:
-    """The standard deviation (D) of each feature."""
-    total = torch.zeros_like(mean)
-    for chunk in in_chunks(reference):
-        total += (chunk.features.double() - mean).square().sum(0)
-    return (total / len(reference)).sqrt()
-
-
-def covariance(reference: Outputs, centres: Tensor, of: Map = as_is) -> Tensor:
-    """``mean of (a - m)(a - m)^T`` (D, D); ``centres``: one ``m`` (D) for all, or one for each class (C, D); ``of``:
-    what is made of the features first.
+@dataclass(frozen=True)
+class Covariance(Sums):
+    """``mean of (a - m)(a - m)^T`` (D, D); centres: one ``m`` (D) for all, or one for each class (C, D); of: what is
+    made of the features first.
     """
-    size = reference.features.shape[1]
-    total = torch.zeros(size, size, dtype=torch.float64)
-    for chunk in in_chunks(reference):
-        # A copy in float64 first: it is ours to write into, and one block less of memory.
-        centred = of(chunk.features)
-        centred = centred.clone() if centred is chunk.features else centred
-        centred -= centres if centres.ndim == 1 else centres[chunk.labels]
-        total.addmm_(centred.T, centred)
-    return total / len(reference)
+
+    centres: Tensor
+    of_values: Map = as_is
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        size = outputs.features.shape[1]
+        total = torch.zeros(size, size, dtype=torch.float64)
+        for chunk in in_chunks(outputs):
+            # A copy in float64 first: it is ours to write into, and one block less of memory.
+            centred = self.of_values(chunk.features)
+            centred = centred.clone() if centred is chunk.features else centred
+            centred -= self.centres if self.centres.ndim == 1 else self.centres[chunk.labels]
+            total.addmm_(centred.T, centred)
+        return {"total": total, "rows": torch.tensor(len(outputs))}
+
+    def value(self, state: State) -> Tensor:
+        return state["total"] / int(state["rows"])
+
+
+@dataclass(frozen=True)
+class _Values(Sums):
+    """How many feature values there are, and whether some are in float64."""
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        wide = len(outputs) and outputs.features.dtype == torch.float64
+        return {"count": torch.tensor(outputs.features.numel()), "wide": torch.tensor(int(wide))}
+
+
+@dataclass(frozen=True)
+class _DigitCounts(Sums):
+    """How often the digits occur in the feature values."""
+
+    digits: Digits
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        total = self.digits.nothing()
+        for chunk in in_chunks(outputs):
+            total += self.digits.counted(chunk.features)
+        return {"counts": total}
+
+    def value(self, state: State) -> Tensor:
+        return state["counts"]
+
+
+def feature_quantiles(shares: Sequence[float]) -> Generator[Statistic, Any, list[float]]:
+    """The exact quantiles of all feature values, pooled."""
+    found = yield _Values()
+    steps = selected(int(found["count"]), bool(found["wide"]), shares)
+    counts = None
+    while True:
+        try:
+            digits = steps.send(counts)
+        except StopIteration as end:
+            values: list[float] = end.value
+            return values
+        counts = yield _DigitCounts(digits)
 
 
 def bank_blocks(bank: Tensor, rows: int = BANK_ROWS) -> tuple[Tensor, ...]:

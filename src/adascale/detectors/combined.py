@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
+from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs, Pixels, Tap, View
 from adascale.detectors import registry
 from adascale.detectors.base import Detector, Space
@@ -138,7 +139,7 @@ class Combined(Detector):
         missing = "".join(f"; left out {name}: {reason.rstrip('.')}" for name, reason in self.left_out_.items())
         return f"the evidence of {', '.join(self.voices_)} is added{missing}"
 
-    def fit(self, reference: Outputs | None, head: Head, train: Outputs | None = None) -> Self:
+    def fit(self, reference: Outputs | Shards | None, head: Head, train: Outputs | Shards | None = None) -> Self:
         """Learn from ID outputs, and from those of training images if there are any."""
         self._forget()
         self.__post_init__()
@@ -159,7 +160,7 @@ class Combined(Detector):
         return self
 
     def _learned(
-        self, member: Detector, known: Outputs, head: Head, train: Outputs | None
+        self, member: Detector, known: Outputs, head: Head, train: Outputs | Shards | None
     ) -> tuple[Detector, Tensor, float]:
         """The fitted member, scores of the ID images by members that have not learned from them, and how far it is
         trusted: ``n / (n + few)`` if it has learned from n ID images in the place of training images, else 1.
@@ -234,7 +235,7 @@ class Combined(Detector):
         table = torch.full((len(outputs), len(self.voices_)), torch.inf, dtype=torch.float64)
         start = 0
         for chunk in in_chunks(outputs):
-            rows = finite_rows(chunk, self.needs)
+            rows = finite_rows(chunk, self.wants)
             if rows.any():
                 table[start : start + len(chunk)][rows] = self._table(chunk if rows.all() else chunk[rows])
             start += len(chunk)

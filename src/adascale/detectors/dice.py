@@ -9,9 +9,10 @@ from torch import Tensor
 
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Space
-from adascale.detectors.classes import mean_features
+from adascale.detectors.classes import MeanFeatures
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
+from adascale.detectors.statistics import Course
 from adascale.maths.quantiles import matrix_quantile
 
 
@@ -30,8 +31,8 @@ class DICE(Shaping):
 
     percentile: float = percent(90)
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        contribution = mean_features(reference) * head.matrix
+    def _learn(self, head: Head) -> Course:
+        contribution = (yield MeanFeatures()) * head.matrix
         self.weight_mask_ = contribution > matrix_quantile(contribution, self.percentile / 100)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:

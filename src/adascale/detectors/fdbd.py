@@ -10,7 +10,8 @@ from torch import Tensor
 
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
-from adascale.detectors.classes import mean_features
+from adascale.detectors.classes import MeanFeatures
+from adascale.detectors.statistics import Course
 from adascale.maths.pieces import centred_lengths, predicted, products_with
 
 
@@ -31,8 +32,8 @@ class FDBD(Detector):
 
     normaliser: Literal["distance", "norm"] = "distance"
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        self.mean_ = mean_features(reference)
+    def _learn(self, head: Head) -> Course:
+        self.mean_ = yield MeanFeatures()
         between = head.distances
         self.inverse_ = torch.where(between > 0, 1 / between.clamp_min(1e-300), 0.0)  # equal weights have no boundary
 

@@ -11,10 +11,13 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
-from adascale.detectors.classes import covariance, mean_features, squared_distances
+from adascale.detectors.classes import Covariance, MeanFeatures, squared_distances
 from adascale.detectors.parameters import number
 from adascale.detectors.rows import in_chunks
+from adascale.detectors.statistics import Count, Course, Drawn, Gathered, State, Together
 from adascale.maths.mixture import fit_tied
+
+MOST_POINTS = 2**18  # that EM holds in memory
 
 
 @dataclass
@@ -26,7 +29,8 @@ class GMM(Detector):
     Gaussians with one covariance ``Sigma`` for all, fitted by EM;
     ``S = -log sum_k w_k exp(-(y - mu_k)^T Sigma^-1 (y - mu_k) / 2)``.
 
-    EM starts from ``components`` samples drawn with ``seed`` (the reference: from scikit-learn's k-means).
+    EM starts from ``components`` samples drawn with ``seed`` (the reference: from scikit-learn's k-means). Of more than
+    262,144 samples, as many, drawn with ``seed``, are what EM sees; the principal components are those of all.
     """
 
     name = "gmm"
@@ -39,15 +43,16 @@ class GMM(Detector):
     dim: int = number(50, least=1)
     seed: int = 0
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        if len(reference) <= self.components:
+    def _learn(self, head: Head) -> Course:
+        self.mean_, total = yield Together((MeanFeatures(), Count()))
+        if total <= self.components:
             raise InputError(
-                f"gmm with components={self.components} got {len(reference)} training samples; give more, or lower it."
+                f"gmm with components={self.components} got {total} training samples; give more, or lower it."
             )
-        self.mean_ = mean_features(reference)
-        _, vectors = torch.linalg.eigh(covariance(reference, self.mean_))
+        _, vectors = torch.linalg.eigh((yield Covariance(self.mean_)))
         projection = vectors[:, -self.dim :].contiguous()
-        points = torch.cat([(chunk.features.double() - self.mean_) @ projection for chunk in in_chunks(reference)])
+        drawn = None if total <= MOST_POINTS else Drawn.by(self.seed, MOST_POINTS, total)[0]
+        points: Tensor = yield _Points(self.mean_, projection, drawn)
         mixture = fit_tied(points, self.components, self.seed)
         self.projection_ = projection @ mixture.root
         self.centres_, self.log_weights_ = mixture.means @ mixture.root, mixture.log_weights
@@ -55,3 +60,23 @@ class GMM(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         points = (outputs.features.double() - self.mean_) @ self.projection_
         return -torch.logsumexp(self.log_weights_ - squared_distances(points, self.centres_) / 2, dim=1)
+
+
+@dataclass(frozen=True)
+class _Points(Gathered):
+    """The principal components of the samples, or of those that are drawn."""
+
+    mean: Tensor
+    projection: Tensor
+    drawn: Drawn | None
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        if self.drawn is not None:
+            chosen = self.drawn.of(outputs, start)
+            outputs = Outputs(chosen["logits"], chosen["features"])
+        nothing = torch.empty(0, self.projection.shape[1], dtype=torch.float64)
+        points = ((chunk.features.double() - self.mean) @ self.projection for chunk in in_chunks(outputs))
+        return {"points": torch.cat([nothing, *points])}
+
+    def value(self, state: State) -> Tensor:
+        return state["points"]

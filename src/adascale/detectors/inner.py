@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torch import Tensor
-
 from adascale.core.taps import Found
 from adascale.core.types import Outputs, Tap
 from adascale.detectors.rows import in_chunks
@@ -22,8 +20,3 @@ def tapped_chunks(outputs: Outputs, tap: Tap) -> Iterator[Outputs]:
     """The samples in chunks, with no other tap."""
     rest = Outputs(outputs.logits, outputs.features, labels=outputs.labels, taps={tap: outputs.taps[tap]})
     return in_chunks(rest)
-
-
-def as_features(outputs: Outputs, layer: Tensor) -> Outputs:
-    """The samples with a layer in the place of their features."""
-    return Outputs(outputs.logits, layer, labels=outputs.labels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector
 from adascale.detectors.rows import in_chunks
+from adascale.detectors.statistics import Course, State, Statistic
 from adascale.maths.shortlist import pair_products, product_error
 
 _FEW = 4  # classes for each sample; with more, one product in float64 takes less time
@@ -31,17 +33,10 @@ class KLM(Detector):
     cost = "product"
     fits_on = "val"
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        classes = reference.logits.shape[1]
-        total = torch.full((classes, classes), -torch.inf, dtype=torch.float64)
-        counts = torch.zeros(classes, dtype=torch.float64)
-        for chunk in in_chunks(reference):
-            log_p, predicted = chunk.logits.double().log_softmax(1), chunk.logits.argmax(1)
-            counts += torch.bincount(predicted, minlength=classes)
-            for c in torch.unique(predicted).tolist():  # in logarithms, so that no probability is lost to underflow
-                total[c] = torch.logaddexp(total[c], log_p[predicted == c].logsumexp(0))
-        seen = counts > 0
-        self.log_means_ = total[seen] - counts[seen].log()[:, None]
+    def _learn(self, head: Head) -> Course:
+        found: State = yield _LogSums()
+        seen = found["counts"] > 0
+        self.log_means_ = found["total"][seen] - found["counts"][seen].log()[:, None]
 
     def _score(self, outputs: Outputs) -> Tensor:
         log_p = outputs.logits.double().log_softmax(1)
@@ -63,3 +58,29 @@ class KLM(Detector):
             return (p @ -self.log_means_.T).amin(1)
         values = -pair_products(p, self.log_means_, rows, classes)
         return torch.full((len(p),), torch.inf, dtype=torch.float64).scatter_reduce(0, rows, values, "amin")
+
+
+@dataclass(frozen=True)
+class _LogSums(Statistic):
+    """The logarithms of the summed probabilities (C, C), and the counts (C), by predicted class."""
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        classes = outputs.logits.shape[1]
+        total = torch.full((classes, classes), -torch.inf, dtype=torch.float64)
+        counts = torch.zeros(classes, dtype=torch.float64)
+        for chunk in in_chunks(outputs):
+            log_p, predicted = chunk.logits.double().log_softmax(1), chunk.logits.argmax(1)
+            counts += torch.bincount(predicted, minlength=classes)
+            for c in torch.unique(predicted).tolist():  # in logarithms, so that no probability is lost to underflow
+                total[c] = torch.logaddexp(total[c], log_p[predicted == c].logsumexp(0))
+        return {"total": total, "counts": counts}
+
+    def merged(self, states: Iterable[State]) -> State:
+        found: State = {}
+        for state in states:
+            if not found:
+                found = state
+                continue
+            found["total"] = torch.logaddexp(found["total"], state["total"])
+            found["counts"] += state["counts"]
+        return found

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Space
-from adascale.detectors.classes import feature_deviations, mean_features
+from adascale.detectors.classes import FeatureDeviations, MeanFeatures
 from adascale.detectors.parameters import number
 from adascale.detectors.shaping import Shaping
+from adascale.detectors.statistics import Course
 
 
 @dataclass
@@ -33,9 +34,9 @@ class LAPS(Shaping):
     width: float = number(1.5, above=0)
     shift: float = number(13, least=0)
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        mean = mean_features(reference)
-        deviation = feature_deviations(reference, mean)
+    def _learn(self, head: Head) -> Course:
+        mean = yield MeanFeatures()
+        deviation = yield FeatureDeviations(mean)
         centre = mean + self.shift * (mean.mean() - mean) * deviation
         self.low_, self.high_ = centre - self.width * deviation, centre + self.width * deviation
 

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Space
-from adascale.detectors.classes import class_means
+from adascale.detectors.classes import ClassSums, refuse_missing
 from adascale.detectors.parameters import number, percent
 from adascale.detectors.shaping import Shaping
+from adascale.detectors.statistics import Course
 from adascale.maths.quantiles import matrix_quantile
 
 _MOST_TRACED = 2**20  # classes times features: 8 MB for each image
@@ -40,8 +41,10 @@ class LINe(Shaping):
     p_a: float = percent(10)
     clip: float = number(0.8, above=0)
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        means, _ = class_means(reference, self.name, every_class=True)
+    def _learn(self, head: Head) -> Course:
+        means: Tensor
+        means, counts = yield ClassSums()
+        refuse_missing(counts, self.name)
         weight = head.matrix
         contribution = means * weight
         self.feature_mask_ = contribution > torch.quantile(contribution, self.p_a / 100, dim=1, keepdim=True)

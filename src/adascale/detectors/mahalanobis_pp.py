@@ -21,5 +21,6 @@ class MahalanobisPP(MDS):
     name = "mahalanobis_pp"
     summary = "Mahalanobis distance of features of length 1"
 
-    def made_of(self, features: Tensor) -> Tensor:
+    @staticmethod
+    def made_of(features: Tensor) -> Tensor:
         return unit_rows(features)

@@ -9,13 +9,14 @@ from torch import Tensor
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector
 from adascale.detectors.classes import (
+    ClassSums,
+    Covariance,
+    MeanFeatures,
     as_is,
-    class_means,
-    covariance,
-    mean_features,
     precision_root,
     squared_distances,
 )
+from adascale.detectors.statistics import Course, Together
 
 
 @dataclass
@@ -31,18 +32,23 @@ class MDS(Detector):
     cost = "product"
     fits_on = "train+labels"
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        means, counts = class_means(reference, self.name, of=self.made_of)
-        self.root_ = precision_root(covariance(reference, means, self.made_of), self.name)
-        self.mean_ = mean_features(
-            reference, self.made_of
-        )  # taken off first: far from the origin the squares below would cancel
+    def _learn(self, head: Head) -> Course:
+        # The mean is taken off first: far from the origin the squares below would cancel.
+        mean: Tensor
+        (means, counts), mean = yield Together((ClassSums(of_values=self.made_of), MeanFeatures(self.made_of)))
+        self.mean_ = mean
+        yield from self._spread(means)
         self.centres_ = (means[counts > 0] - self.mean_) @ self.root_
+
+    def _spread(self, means: Tensor) -> Course:
+        """Learn ``root_`` from the samples around these means."""
+        self.root_ = precision_root((yield Covariance(means, self.made_of)), self.name)
 
     def _score(self, outputs: Outputs) -> Tensor:
         points = (self.made_of(outputs.features) - self.mean_) @ self.root_
         return squared_distances(points, self.centres_).amin(1)
 
-    def made_of(self, features: Tensor) -> Tensor:
+    @staticmethod
+    def made_of(features: Tensor) -> Tensor:
         """What the distances are measured on."""
         return as_is(features)

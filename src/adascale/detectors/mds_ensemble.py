@@ -10,8 +10,8 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, Tap
 from adascale.detectors.base import Detector
-from adascale.detectors.classes import class_means, covariance, mean_features, precision_root, squared_distances
-from adascale.detectors.inner import LayersOf, as_features, names_or
+from adascale.detectors.classes import precision_root, squared_distances
+from adascale.detectors.inner import LayersOf, names_or
 
 
 @dataclass
@@ -45,11 +45,16 @@ class MDSEnsemble(Detector):
         layers = reference.taps[self.taps[0]]
         if self.weights and len(self.weights) != len(layers):
             raise InputError(f"There are {len(self.weights)} weights for {len(layers)} layers; give one for each.")
+        assert reference.labels is not None  # checked by the base class
+        labels = reference.labels
+        counts = torch.bincount(labels, minlength=len(head.weight)).double()
         means, roots, centres = [], [], []
         for layer in layers:
-            known = as_features(reference, layer)
-            mean, (by_class, counts) = mean_features(known), class_means(known, self.name)
-            root = precision_root(covariance(known, by_class), self.name)
+            values = layer.double()
+            by_class = torch.zeros(len(head.weight), values.shape[1], dtype=torch.float64).index_add_(0, labels, values)
+            by_class /= counts.clamp_min(1)[:, None]
+            around, mean = values - by_class[labels], values.mean(0)
+            root = precision_root(around.T @ around / len(values), self.name)
             means.append(mean)
             roots.append(root)
             centres.append((by_class[counts > 0] - mean) @ root)

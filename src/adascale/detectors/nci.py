@@ -10,7 +10,8 @@ from torch import Tensor
 
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
-from adascale.detectors.classes import mean_features
+from adascale.detectors.classes import MeanFeatures
+from adascale.detectors.statistics import Course
 from adascale.maths.activations import row_norms
 from adascale.maths.pieces import Buffer, centred_pieces, predicted, row_products
 
@@ -33,8 +34,8 @@ class NCI(Detector):
 
     norm_weight: float = 1e-4
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        self.mean_ = mean_features(reference)
+    def _learn(self, head: Head) -> Course:
+        self.mean_ = yield MeanFeatures()
 
     def _score(self, outputs: Outputs) -> Tensor:
         aligned, length, total = (torch.empty(len(outputs), dtype=torch.float64) for _ in range(3))

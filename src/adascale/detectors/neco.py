@@ -11,8 +11,9 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
-from adascale.detectors.classes import covariance, feature_deviations, mean_features
+from adascale.detectors.classes import Covariance, FeatureDeviations, MeanFeatures
 from adascale.detectors.parameters import number
+from adascale.detectors.statistics import Course
 from adascale.maths.activations import row_norms
 
 _VARIANCE = 0.9
@@ -39,24 +40,30 @@ class NECO(Detector):
     dim: int | None = number(None, least=1)
     max_logit: bool = True
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        size = reference.features.shape[1]
+    def _learn(self, head: Head) -> Course:
+        size = head.weight.shape[1]
         if self.dim is not None and self.dim > size:
             raise InputError(f"dim={self.dim} for {size} features; it must be at most as many.")
-        self.mean_ = mean_features(reference)
-        deviation = feature_deviations(reference, self.mean_)
+        self.mean_ = yield MeanFeatures()
+        deviation = yield FeatureDeviations(self.mean_)
         self.scale_ = torch.where(deviation > 0, 1 / deviation.clamp_min(1e-300), 1.0)
         around = torch.zeros_like(self.mean_)
-        values, vectors = torch.linalg.eigh(covariance(reference, around, self._standardised))
+        values, vectors = torch.linalg.eigh((yield Covariance(around, _Standardised(self.mean_, self.scale_))))
         strongest = values.flip(0).clamp_min(0)
         enough = (strongest.cumsum(0) < _VARIANCE * strongest.sum()).sum() + 1
         self.principal_ = vectors[:, size - (self.dim or min(size, int(enough))) :].contiguous()
 
     def _score(self, outputs: Outputs) -> Tensor:
-        x = self._standardised(outputs.features)
+        x = _Standardised(self.mean_, self.scale_)(outputs.features)
         length = row_norms(x)
         share = row_norms(x @ self.principal_) / torch.where(length > 0, length, 1.0)
         return -share * outputs.logits.double().amax(1) if self.max_logit else -share
 
-    def _standardised(self, features: Tensor) -> Tensor:
-        return (features.double() - self.mean_) * self.scale_
+
+@dataclass(frozen=True)
+class _Standardised:
+    mean: Tensor
+    scale: Tensor
+
+    def __call__(self, features: Tensor) -> Tensor:
+        return (features.double() - self.mean) * self.scale

@@ -13,6 +13,7 @@ from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import bank_blocks
 from adascale.detectors.parameters import number
+from adascale.detectors.statistics import Count, Course, Drawn
 from adascale.maths.activations import energy, row_norms, share_count, unit_rows
 
 
@@ -35,15 +36,13 @@ class NNGuide(Detector):
     fraction: float = number(0.01, above=0, most=1, kind="a share")
     seed: int = 0
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        if len(reference) < self.k:
-            raise InputError(
-                f"NNGuide with k={self.k} got {len(reference)} training samples; give as many, or lower k."
-            )
-        size = max(self.k, share_count(len(reference), self.fraction))
-        order = torch.randperm(len(reference), generator=torch.Generator().manual_seed(self.seed))[:size]
-        bank = reference[order]
-        self.bank_ = unit_rows(bank.features) * energy(bank.logits)[:, None]
+    def _learn(self, head: Head) -> Course:
+        total: int = yield Count()
+        if total < self.k:
+            raise InputError(f"NNGuide with k={self.k} got {total} training samples; give as many, or lower k.")
+        drawn, order = Drawn.by(self.seed, max(self.k, share_count(total, self.fraction)), total)
+        bank = yield drawn
+        self.bank_ = unit_rows(bank["features"][order]) * energy(bank["logits"][order])[:, None]
 
     def _score(self, outputs: Outputs) -> Tensor:
         features = outputs.features.double()

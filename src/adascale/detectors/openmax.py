@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,8 +12,12 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
+from adascale.detectors.classes import ClassSums
 from adascale.detectors.parameters import number
+from adascale.detectors.rows import rowwise
+from adascale.detectors.statistics import Course, State, Statistic
 from adascale.maths.activations import energy, row_norms
+from adascale.maths.pieces import predicted
 from adascale.maths.weibull import SHIFT, fit_weibull
 
 
@@ -39,20 +44,20 @@ class OpenMax(Detector):
     tail: int = number(20, least=2)
     top: int = number(3, least=1)
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        logits, labels = reference.logits.double(), reference.labels
-        right = logits.argmax(1) == labels
+    def _learn(self, head: Head) -> Course:
+        means, counts = yield ClassSums(by="correct", values="logits")
+        tails: Tensor = yield _Tails(means, self.tail)
         fits = []
-        for c in range(logits.shape[1]):
-            own = logits[right & (labels == c)]
-            distances = row_norms(own - own.mean(0)).sort().values[-self.tail :]
-            if len(own) < 2 or not distances[-1] > distances[0]:
+        for c, (tail, count) in enumerate(zip(tails, counts.int().tolist(), strict=True)):
+            distances = tail[:count].flip(0)
+            if count < 2 or not distances[-1] > distances[0]:
                 raise InputError(
                     f"{self.name} needs correctly classified training samples of every class that differ in their "
-                    f"distance to its mean; class {c} has {len(own)} of them."
+                    f"distance to its mean; class {c} has {count} of them."
                 )
-            fits.append((own.mean(0), distances[0], *fit_weibull(distances - distances[0])))
-        self.means_, self.starts_, self.shapes_, self.scales_ = (torch.stack(part) for part in zip(*fits, strict=True))
+            fits.append((distances[0], *fit_weibull(distances - distances[0])))
+        self.means_ = means
+        self.starts_, self.shapes_, self.scales_ = (torch.stack(part) for part in zip(*fits, strict=True))
 
     def _score(self, outputs: Outputs) -> Tensor:
         logits = outputs.logits.double()
@@ -67,3 +72,37 @@ class OpenMax(Detector):
         taken = logits * tails * omega
         unknown = taken.sum(1)
         return (unknown - energy(torch.cat([logits - taken, unknown[:, None]], 1))).exp()
+
+
+@dataclass(frozen=True)
+class _Tails(Statistic):
+    """The largest distances (C, tail) of the correctly classified samples of each class to its mean, in descending
+    order; -inf where there are fewer.
+    """
+
+    means: Tensor
+    tail: int
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        classes, found = len(self.means), predicted(outputs.logits)
+        right = torch.as_tensor(found == outputs.labels)
+        labels = found[right]
+        distances = rowwise(outputs[right], lambda chunk: row_norms(chunk.logits.double() - self.means[chunk.labels]))
+        order = distances.argsort(descending=True)
+        order = order[labels[order].argsort(stable=True)]
+        labels = labels[order]
+        places = torch.arange(len(labels)) - torch.searchsorted(labels, torch.arange(classes))[labels]
+        kept = places < self.tail
+        tails = torch.full((classes, self.tail), -torch.inf, dtype=torch.float64)
+        tails[labels[kept], places[kept]] = distances[order][kept]
+        return {"tails": tails}
+
+    def merged(self, states: Iterable[State]) -> State:
+        found: State = {}
+        for state in states:
+            both = torch.cat([found["tails"], state["tails"]], 1) if found else state["tails"]
+            found = {"tails": both.topk(self.tail, dim=1).values}
+        return found
+
+    def value(self, state: State) -> Tensor:
+        return state["tails"]

@@ -14,6 +14,7 @@ from adascale.detectors.classes import feature_quantiles
 from adascale.detectors.parameters import number
 from adascale.detectors.rows import in_chunks
 from adascale.detectors.shaping import Shaping
+from adascale.detectors.statistics import Course, State, Sums
 
 _LOW, _HIGH, _NORM = 0.001, 0.999, 1000.0
 
@@ -37,17 +38,12 @@ class OptFS(Shaping):
     form: Literal["plain", "logits"] = "plain"
     bins: int = number(100, least=1)
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        low, high = feature_quantiles(reference, [_LOW, _HIGH])
+    def _learn(self, head: Head) -> Course:
+        low, high = yield from feature_quantiles([_LOW, _HIGH])
         if not low < high:
             raise InputError(f"The features lie between {low:g} and {high:g}; OptFS needs them to vary.")
         self.low_, self.high_ = (torch.tensor(end, dtype=torch.float64) for end in (low, high))
-        weight, total = head.matrix, torch.zeros(self.bins + 1, dtype=torch.float64)
-        for chunk in in_chunks(reference):
-            features = chunk.features.double()
-            parts = weight[chunk.logits.argmax(1)] * features
-            total.index_add_(0, self._bin(features).flatten(), parts.flatten())
-        importance = total[:-1] / len(reference)
+        importance = yield _Importance(head.matrix, self.bins, self.low_, self.high_)
         self.theta_ = torch.cat([_NORM * importance / importance.norm().clamp_min(1e-300), torch.zeros(1)])
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:
@@ -66,8 +62,31 @@ class OptFS(Shaping):
         return self.theta_[self._bin(features)] * features
 
     def _bin(self, features: Tensor) -> Tensor:
-        """The bin of each value; ``bins`` means outside the range."""
-        width = (self.high_ - self.low_) / self.bins
-        index = ((features - self.low_) / width).floor().long().clamp(0, self.bins - 1)
-        outside = (features < self.low_) | (features > self.high_)
-        return torch.where(outside, self.bins, index)
+        return _bin(features, self.bins, self.low_, self.high_)
+
+
+@dataclass(frozen=True)
+class _Importance(Sums):
+    """``I`` (bins)."""
+
+    weight: Tensor
+    bins: int
+    low: Tensor
+    high: Tensor
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        total = torch.zeros(self.bins + 1, dtype=torch.float64)
+        for chunk in in_chunks(outputs):
+            features = chunk.features.double()
+            parts = self.weight[chunk.logits.argmax(1)] * features
+            total.index_add_(0, _bin(features, self.bins, self.low, self.high).flatten(), parts.flatten())
+        return {"total": total, "rows": torch.tensor(len(outputs))}
+
+    def value(self, state: State) -> Tensor:
+        return state["total"][:-1] / int(state["rows"])
+
+
+def _bin(features: Tensor, bins: int, low: Tensor, high: Tensor) -> Tensor:
+    """The bin of each value; ``bins`` means outside the range."""
+    index = ((features - low) / ((high - low) / bins)).floor().long().clamp(0, bins - 1)
+    return torch.where((features < low) | (features > high), bins, index)

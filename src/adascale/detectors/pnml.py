@@ -10,7 +10,8 @@ from torch import Tensor
 
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector
-from adascale.detectors.classes import covariance, precision_root
+from adascale.detectors.classes import Covariance, precision_root
+from adascale.detectors.statistics import Count, Course, Together
 from adascale.maths.activations import unit_rows
 
 
@@ -29,10 +30,10 @@ class PNML(Detector):
     cost = "product"
     fits_on = "train"
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        origin = torch.zeros(reference.features.shape[1], dtype=torch.float64)
-        root = precision_root(covariance(reference, origin, unit_rows), self.name)
-        self.root_ = root / math.sqrt(len(reference))
+    def _learn(self, head: Head) -> Course:
+        origin = torch.zeros(head.weight.shape[1], dtype=torch.float64)
+        found, total = yield Together((Covariance(origin, unit_rows), Count()))
+        self.root_ = precision_root(found, self.name) / math.sqrt(total)
 
     def _score(self, outputs: Outputs) -> Tensor:
         unit = unit_rows(outputs.features)

@@ -13,6 +13,7 @@ from adascale.detectors.base import Space
 from adascale.detectors.classes import feature_quantiles
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
+from adascale.detectors.statistics import Course
 
 
 @dataclass
@@ -31,8 +32,8 @@ class ReAct(Shaping):
 
     percentile: float = percent(90)
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        (threshold,) = feature_quantiles(reference, [self.percentile / 100])
+    def _learn(self, head: Head) -> Course:
+        (threshold,) = yield from feature_quantiles([self.percentile / 100])
         self.threshold_ = torch.tensor(threshold, dtype=torch.float64)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:

@@ -12,6 +12,7 @@ from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.classes import bank_blocks
 from adascale.detectors.parameters import number
+from adascale.detectors.statistics import Course, Rows
 from adascale.maths.activations import unit_rows
 from adascale.maths.shortlist import pair_products, product_error
 
@@ -38,8 +39,9 @@ class Relation(Detector):
     power: float = number(1, above=0)
     threshold: float = 0.03
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        self.bank_, self.bank_logits_ = reference.features, reference.logits
+    def _learn(self, head: Head) -> Course:
+        bank: Outputs = yield Rows()
+        self.bank_, self.bank_logits_ = bank.features, bank.logits
 
     def _score(self, outputs: Outputs) -> Tensor:
         unit, p = unit_rows(outputs.features), outputs.logits.double().softmax(1)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from adascale.core.types import Head, Outputs
-from adascale.detectors.classes import covariance, precision_root
+from adascale.core.types import Outputs
+from adascale.detectors.classes import Covariance, precision_root
 from adascale.detectors.mds import MDS
+from adascale.detectors.statistics import Course, Together
 
 
 @dataclass
@@ -21,9 +22,9 @@ class RMDS(MDS):
     name = "rmds"
     summary = "Mahalanobis distance minus that to one global Gaussian"
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        super()._fit(reference, head)
-        self.global_root_ = precision_root(covariance(reference, self.mean_), self.name)
+    def _spread(self, means: Tensor) -> Course:
+        within, overall = yield Together((Covariance(means), Covariance(self.mean_)))
+        self.root_, self.global_root_ = precision_root(within, self.name), precision_root(overall, self.name)
 
     def _score(self, outputs: Outputs) -> Tensor:
         centred = (outputs.features.double() - self.mean_) @ self.global_root_

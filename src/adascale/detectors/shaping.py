@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Cost, Detector
+from adascale.detectors.learning import BLOCK_ROWS
 from adascale.maths.activations import energy, generalised_entropy, largest_probability
 
 if TYPE_CHECKING:
@@ -62,9 +64,9 @@ class Rectified(Shaping):
 
     relu: bool | None = field(default=None, kw_only=True)
 
-    def fit(self, reference: Outputs | None, head: Head, train: Outputs | None = None) -> Self:
+    def fit(self, reference: Outputs | Shards | None, head: Head, train: Outputs | Shards | None = None) -> Self:
         super().fit(reference, head)
-        signed = self.relu is None and reference is not None and bool((reference.features < 0).any())
+        signed = self.relu is None and reference is not None and _has_negative(reference)
         self.rectified_ = torch.tensor(bool(self.relu) or signed)
         self._rectifies = bool(self.relu) or signed
         return self
@@ -84,3 +86,8 @@ class Rectified(Shaping):
         if self.relu is None and self.is_fitted and self.rectifies:
             return f"this network has negative features, which {self.name} counts as 0 (relu=False: as they are)"
         return ""
+
+
+def _has_negative(reference: Outputs | Shards) -> bool:
+    parts = [reference] if isinstance(reference, Outputs) else reference.chunks(BLOCK_ROWS)
+    return any(bool((part.features < 0).any()) for part in parts)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
-from adascale.detectors.classes import class_means
-from adascale.detectors.rows import rowwise
+from adascale.detectors.classes import ClassSums, refuse_missing
+from adascale.detectors.statistics import Course
 from adascale.maths.activations import row_norms, unit_rows
 from adascale.maths.pieces import predicted, products_with
 
@@ -34,10 +33,9 @@ class SHE(Detector):
 
     metric: Literal["inner_product", "euclidean", "cosine"] = "inner_product"
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        found = rowwise(reference, lambda chunk: predicted(chunk.logits), torch.int64)
-        correct = torch.as_tensor(found == reference.labels)
-        self.means_, _ = class_means(reference, self.name, every_class=True, keep=correct)
+    def _learn(self, head: Head) -> Course:
+        self.means_, counts = yield ClassSums(by="correct")
+        refuse_missing(counts, self.name, "correctly classified training")
 
     def _score(self, outputs: Outputs) -> Tensor:
         features, index = outputs.features, predicted(outputs.logits)

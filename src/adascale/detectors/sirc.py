@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -14,7 +14,7 @@ from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.parameters import number
-from adascale.detectors.rows import rowwise
+from adascale.detectors.statistics import Course, Each
 from adascale.detectors.vim import Residual
 from adascale.maths.activations import entropy, log_others
 
@@ -42,16 +42,21 @@ class SIRC(Detector):
     second: Literal["norm", "residual"] = "norm"
     dim: int | None = number(None, least=1)
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        self.head_ = head
+    def _learn(self, head: Head) -> Course:
         if self.second == "residual":
-            inner = Residual(dim=self.dim).fit(reference, head)
+            inner = Residual(dim=self.dim)
+            yield from inner._learn(head)
             self.origin_, self.principal_ = inner.origin_, inner.principal_
-        values = rowwise(reference, self._second)
+        values: Tensor = yield Each(self._copied(head)._second)
         deviation = values.std(correction=0)
         if not deviation > 0:
             raise InputError(f"{self.name} needs training samples that differ in its second score; theirs is the same.")
         self.rate_, self.start_ = 1 / deviation, values.mean() - 3 * deviation
+
+    def _copied(self, head: Head) -> SIRC:
+        """What knows the second score, and nothing else."""
+        known = {name: value for name, value in self._fitted().items() if name in ("origin_", "principal_")}
+        return replace(self).restore(known, head)
 
     def _score(self, outputs: Outputs) -> Tensor:
         return self._first(outputs) + softplus(-self.rate_ * (self._second(outputs) - self.start_))

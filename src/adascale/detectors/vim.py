@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,9 +12,10 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
-from adascale.detectors.classes import covariance, has_variance
+from adascale.detectors.classes import Covariance, has_variance
 from adascale.detectors.parameters import number
 from adascale.detectors.rows import in_chunks
+from adascale.detectors.statistics import Count, Course, Rows, State, Statistic, Sums
 from adascale.maths.activations import energy, row_norms
 
 if TYPE_CHECKING:
@@ -55,17 +56,18 @@ class Residual(Detector):
             return self
         return replace(self, dim=max(1, min(512, size // 2, max(n // 8, min(classes, n // 4)))))
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        size = reference.features.shape[1]
+    def _learn(self, head: Head) -> Course:
+        size = head.weight.shape[1]
         dim = min(512, max(1, size // 2)) if self.dim is None else self.dim
         if dim >= size:
             raise InputError(f"dim={dim} leaves no residual of {size} features; it must be smaller.")
         self.origin_ = head.origin
-        values, vectors = _principal(reference, self.origin_)
-        rank = min(len(reference), int(has_variance(values).sum()))
+        total: int = yield Count()
+        values, vectors = yield from _principal(total, size, self.origin_)
+        rank = min(total, int(has_variance(values).sum()))
         if rank <= dim:
             raise InputError(
-                f"{self.name} with dim={dim} got {len(reference)} samples whose features span {rank} of {size} "
+                f"{self.name} with dim={dim} got {total} samples whose features span {rank} of {size} "
                 "dimensions, which leaves no residual; give more samples that differ, or a dim below that."
             )
         self.principal_ = vectors[:, -dim:].contiguous()
@@ -78,30 +80,51 @@ class Residual(Detector):
         return super().restore(given, head)
 
     def _score(self, outputs: Outputs) -> Tensor:
-        centred = outputs.features.double() - self.origin_
-        inside = centred @ self.principal_
-        whole = centred.square().sum(1)
-        squares = whole - inside.square().sum(1)  # Pythagoras
-        residual = squares.clamp_min(0).sqrt()
-        lost = squares < _LEAST_SHARE * whole  # there the difference has lost digits
-        if lost.any():
-            residual[lost] = row_norms(centred[lost] - inside[lost] @ self.principal_.T)
-        return residual
+        return _residual(outputs.features, self.origin_, self.principal_)
 
     def formula(self, outputs: Outputs) -> Tensor:
         centred = outputs.features.double() - self.origin_
         return row_norms(centred - (centred @ self.principal_) @ self.principal_.T)
 
 
-def _principal(reference: Outputs, origin: Tensor) -> tuple[Tensor, Tensor]:
+def _residual(features: Tensor, origin: Tensor, principal: Tensor) -> Tensor:
+    """``||R^T (a - o)||``."""
+    centred = features.double() - origin
+    inside = centred @ principal
+    whole = centred.square().sum(1)
+    squares = whole - inside.square().sum(1)  # Pythagoras
+    residual = squares.clamp_min(0).sqrt()
+    lost = squares < _LEAST_SHARE * whole  # there the difference has lost digits
+    if lost.any():
+        residual[lost] = row_norms(centred[lost] - inside[lost] @ principal.T)
+    return residual
+
+
+def _principal(total: int, size: int, origin: Tensor) -> Generator[Statistic, Any, tuple[Tensor, Tensor]]:
     """Ascending eigenvalues and the eigenvectors of ``mean of (a - o)(a - o)^T``; n < D samples
     leave the others at 0, and are decomposed themselves, which is much cheaper.
     """
-    if len(reference) >= reference.features.shape[1]:
-        values, vectors = torch.linalg.eigh(covariance(reference, origin))
+    if total >= size:
+        values, vectors = torch.linalg.eigh((yield Covariance(origin)))
         return values, vectors
-    _, lengths, rows = torch.linalg.svd(reference.features.double() - origin, full_matrices=False)
-    return lengths.square().flip(0) / len(reference), rows.T.flip(1)
+    features: Tensor = yield Rows(features_alone=True)
+    _, lengths, rows = torch.linalg.svd(features.double() - origin, full_matrices=False)
+    return lengths.square().flip(0) / total, rows.T.flip(1)
+
+
+@dataclass(frozen=True)
+class _Balance(Sums):
+    """Summed largest logits and summed residuals."""
+
+    origin: Tensor
+    principal: Tensor
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        largest = residual = torch.zeros((), dtype=torch.float64)
+        for chunk in in_chunks(outputs):
+            largest = largest + chunk.logits.double().amax(1).sum()
+            residual = residual + _residual(chunk.features, self.origin, self.principal).sum()
+        return {"largest": largest.clone(), "residual": residual.clone()}
 
 
 @dataclass
@@ -115,13 +138,10 @@ class ViM(Residual):
     name = "vim"
     summary = "residual outside the principal subspace against the energy"
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        super()._fit(reference, head)
-        largest = residual = torch.zeros((), dtype=torch.float64)
-        for chunk in in_chunks(reference):
-            largest = largest + chunk.logits.double().amax(1).sum()
-            residual = residual + super()._score(chunk).sum()
-        self.alpha_ = largest / residual.clamp_min(1e-300)
+    def _learn(self, head: Head) -> Course:
+        yield from super()._learn(head)
+        found: State = yield _Balance(self.origin_, self.principal_)
+        self.alpha_ = found["largest"] / found["residual"].clamp_min(1e-300)
 
     def _score(self, outputs: Outputs) -> Tensor:
         return self.alpha_ * super()._score(outputs) - energy(outputs.logits)

@@ -9,8 +9,10 @@ from typing import NamedTuple
 from torch import Tensor
 
 from adascale.core.errors import InputError
+from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector
+from adascale.detectors.learning import readable
 from adascale.maths.evidence import Evidence
 
 
@@ -26,11 +28,11 @@ class Voice(NamedTuple):
         return self.weight * self.evidence(scores)
 
 
-def taught(member: Detector, known: Outputs, head: Head, train: Outputs | None) -> Detector | None:
+def taught(member: Detector, known: Outputs, head: Head, train: Outputs | Shards | None) -> Detector | None:
     """The member, if it can be fitted without learning from the ID images that are to be ranked; else None."""
     if member.fits_on == "nothing":
         return replace(member).fit(known, head)
     if train is not None:
         with suppress(InputError):  # too few training images, or none with labels: the ID images may do
-            return replace(member.sized(len(train), head)).fit(train, head)
+            return replace(member.sized(len(train), head)).fit(readable(member, train), head)
     return None

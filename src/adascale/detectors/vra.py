@@ -14,6 +14,7 @@ from adascale.detectors.base import Space
 from adascale.detectors.classes import feature_quantiles
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
+from adascale.detectors.statistics import Course
 
 
 @dataclass
@@ -38,8 +39,8 @@ class VRA(Shaping):
         if self.low >= self.high:
             raise InputError(f"low={self.low} is not below high={self.high}; it must be.")
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
-        ends = feature_quantiles(reference, [self.low / 100, self.high / 100])
+    def _learn(self, head: Head) -> Course:
+        ends = yield from feature_quantiles([self.low / 100, self.high / 100])
         self.alpha_, self.beta_ = (torch.tensor(end, dtype=torch.float64) for end in ends)
 
     def shaped_logits(self, outputs: Outputs) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,6 +15,7 @@ from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.parameters import number
 from adascale.detectors.rows import in_chunks
+from adascale.detectors.statistics import Course, State, Statistic, Sums, Together
 from adascale.maths.activations import largest_probability, row_norms, unit_rows
 from adascale.maths.histograms import shares, smoothed, symmetric_divergence
 
@@ -50,11 +51,14 @@ class WeiPer(Detector):
     lam_2: float = number(0.1, least=0)
     seed: int = 0
 
-    def _fit(self, reference: Outputs, head: Head) -> None:
+    def _learn(self, head: Head) -> Course:
         self.weight_ = self._drawn(head.matrix)
         self.bias_ = head.offset.repeat(self.repeats)
-        self.edges_, self.typical_ = self._typical(lambda: (chunk.features.double() for chunk in in_chunks(reference)))
-        self.perturbed_edges_, self.perturbed_typical_ = self._typical(lambda: self._perturbed(reference))
+        pieces = _Pieces(), _Pieces(self.weight_, self.bias_)
+        plain, perturbed = yield Together(tuple(map(_Ends, pieces)))
+        self.edges_, self.perturbed_edges_ = self._edges(*plain), self._edges(*perturbed)
+        edges = self.edges_, self.perturbed_edges_
+        self.typical_, self.perturbed_typical_ = yield Together(tuple(map(_MeanHistogram, pieces, edges)))
 
     def _drawn(self, weight: Tensor) -> Tensor:
         """The perturbed weights (repeats * C, D), float32. NumPy keeps the stream of `RandomState` forever."""
@@ -62,24 +66,16 @@ class WeiPer(Detector):
         noise = torch.from_numpy(np.random.RandomState(self.seed).normal(size=tuple(copies.shape)))
         return (copies + self.delta * row_norms(copies)[:, None] * unit_rows(noise)).float()
 
-    def _typical(self, pieces: Callable[[], Iterator[Tensor]]) -> tuple[Tensor, Tensor]:
-        """The edges of the bins, and the mean histogram of all samples."""
-        ends = torch.tensor([(piece.min(), piece.max()) for piece in pieces()], dtype=torch.float64)
-        low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+    def _edges(self, low: float, high: float) -> Tensor:
+        """The edges of the bins for values between these."""
         if not low < high:
             raise InputError(f"{self.name} needs features that vary; every value of the training samples is {low:g}.")
-        edges = torch.from_numpy(np.linspace(low, high + 1e-8, self.bins + 1))
-        return edges, torch.cat([shares(piece, edges) for piece in pieces()]).mean(0)
-
-    def _perturbed(self, outputs: Outputs) -> Iterator[Tensor]:
-        """``Wt a + b`` of the samples in pieces."""
-        weight = self.weight_.double().T
-        for chunk in in_chunks(outputs):
-            for piece in torch.split(chunk.features.double(), max(1, _VALUES // len(self.weight_))):
-                yield torch.addmm(self.bias_, piece, weight)
+        return torch.from_numpy(np.linspace(low, high + 1e-8, self.bins + 1))
 
     def _score(self, outputs: Outputs) -> Tensor:
-        return self._plain(outputs) + torch.cat(list(map(self._of_perturbed, self._perturbed(outputs))))
+        return self._plain(outputs) + torch.cat(
+            list(map(self._of_perturbed, _Pieces(self.weight_, self.bias_)(outputs)))
+        )
 
     def formula(self, outputs: Outputs) -> Tensor:
         logits = torch.addmm(self.bias_, outputs.features.double(), self.weight_.double().T)
@@ -97,3 +93,57 @@ class WeiPer(Detector):
         classes = logits.shape[1] // self.repeats
         sure = largest_probability(logits.reshape(-1, classes)).reshape(-1, self.repeats).mean(1)
         return self.lam_1 * divergence - self.lam_2 * sure
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """The features of samples, or their ``Wt a + b`` where there are weights, in pieces."""
+
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+
+    def __call__(self, outputs: Outputs) -> Iterator[Tensor]:
+        weight = None if self.weight is None else self.weight.double().T
+        for chunk in in_chunks(outputs):
+            if weight is None or self.bias is None:
+                yield chunk.features.double()
+                continue
+            for piece in torch.split(chunk.features.double(), max(1, _VALUES // weight.shape[1])):
+                yield torch.addmm(self.bias, piece, weight)
+
+
+@dataclass(frozen=True)
+class _Ends(Statistic):
+    """The least and the largest value."""
+
+    pieces: _Pieces
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        found = [(float(piece.min()), float(piece.max())) for piece in self.pieces(outputs)]
+        low, high = zip((np.inf, -np.inf), *found, strict=True)
+        return {"ends": torch.tensor([min(low), max(high)], dtype=torch.float64)}
+
+    def merged(self, states: Iterable[State]) -> State:
+        ends = torch.stack([state["ends"] for state in states])
+        return {"ends": torch.stack([ends[:, 0].min(), ends[:, 1].max()])}
+
+    def value(self, state: State) -> list[float]:
+        ends: list[float] = state["ends"].tolist()
+        return ends
+
+
+@dataclass(frozen=True)
+class _MeanHistogram(Sums):
+    """The mean over the samples of the shares of their values in each bin."""
+
+    pieces: _Pieces
+    edges: Tensor
+
+    def of(self, outputs: Outputs, start: int) -> State:
+        total = torch.zeros(len(self.edges) - 1, dtype=torch.float64)
+        for piece in self.pieces(outputs):
+            total += shares(piece, self.edges).sum(0)
+        return {"total": total, "rows": torch.tensor(len(outputs))}
+
+    def value(self, state: State) -> Tensor:
+        return state["total"] / int(state["rows"])

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
-from typing import NamedTuple
+from functools import cached_property, partial
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
 
 from adascale.core.errors import AdascaleError, InputError
-from adascale.core.progress import progress
+from adascale.core.memory import memory_bytes
+from adascale.core.progress import Advance, progress
+from adascale.core.shards import Run, Shards
 from adascale.core.types import Layers, Need, Outputs, Tap, View
 from adascale.extraction.batches import Passes
 from adascale.extraction.extract import extract_batch, extract_needs, parted
@@ -22,6 +23,7 @@ from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
 from adascale.network.classifier import Classifier
 from adascale.storage.entries import use
+from adascale.storage.remote import Place, as_place
 from adascale.storage.tensors import TensorFile, TensorFileError, load_tensors, save_tensors
 
 KIND = "adascale-shard"
@@ -54,6 +56,17 @@ class ShardInfo(NamedTuple):
     shape: tuple[int, ...] = ()
 
 
+class Wanted(NamedTuple):
+    """A batch to extract. shard: its index; rows: of its images; known: whether its clean outputs are on disk, so
+    that only the views that are ``lacking`` have to be made.
+    """
+
+    shard: int
+    rows: range
+    known: bool
+    lacking: Sequence[View]
+
+
 class ShardCache:
     """Shards 0, 1, 2, ... of one extraction, in the folder named by its key.
 
@@ -63,8 +76,8 @@ class ShardCache:
     written itself is not verified again.
     """
 
-    def __init__(self, folder: str | Path, key: str) -> None:
-        self.folder, self.key = Path(folder) / key[:32], key
+    def __init__(self, folder: str | Place, key: str) -> None:
+        self.folder, self.key = as_place(folder) / key[:32], key
         self._known: dict[int, ShardInfo] = {}
         self._tensors: set[tuple[int, str]] = set()
 
@@ -125,10 +138,10 @@ class ShardCache:
                 self._tensors.add((index, _first(need)))
         return (index, _first(need)) in self._tensors
 
-    def _path(self, index: int, need: Need | None = None) -> Path:
+    def _path(self, index: int, need: Need | None = None) -> Place:
         return self.folder / f"{index:06d}{'' if need is None else '.' + cache_key(need)[:12]}.safetensors"
 
-    def _verified(self, path: Path) -> TensorFile | None:
+    def _verified(self, path: Place) -> TensorFile | None:
         try:
             found = load_tensors(path, KIND)
         except TensorFileError:
@@ -175,17 +188,11 @@ class Extracted:
         """The tensors of the shards in order, those of one shard in memory at a time."""
         return (self.cache.read(index, self.needs) for index, rows in enumerate(self.rows) if rows)
 
-    def _outputs(self, tensors: Mapping[str, Tensor]) -> Outputs:
-        views, taps = parted(self.needs)
-        perturbed = {view: tensors[str(view)] for view in views}
-        layers = {tap: tuple(tensors[name] for name in _names(tap, tensors)) for tap in taps}
-        return Outputs(tensors["logits"], tensors["features"], perturbed, tensors.get("labels"), layers)
-
     def chunks(self, rows: int = 1024) -> Iterator[Outputs]:
         """The shards joined to pieces of at least ``rows`` rows; the last piece may have fewer."""
         waiting: list[Outputs] = []
-        for outputs in map(self._outputs, self._shards()):
-            waiting.append(outputs)
+        for tensors in self._shards():
+            waiting.append(_outputs(tensors, self.needs))
             if sum(map(len, waiting)) >= rows:
                 yield Outputs.cat(waiting)
                 waiting = []
@@ -203,7 +210,44 @@ class Extracted:
                     whole[name] = part.new_empty(len(self), *part.shape[1:])
                 whole[name][start:stop] = part
             start = stop
-        return self._outputs(whole)
+        return _outputs(whole, self.needs)
+
+    def shards(self, run: Run = map) -> Shards:
+        """All outputs as shards that are read when they are needed. run: see `Shards`."""
+        cache, used = self.cache, [index for index, rows in enumerate(self.rows) if rows]
+        reads = [partial(_read_shard, cache.folder.parent, cache.key, index, tuple(self.needs)) for index in used]
+        return Shards(reads, [self.rows[index] for index in used], run)
+
+    def learnable(self) -> Outputs | Shards:
+        """All outputs for a fit: in memory if they take at most half of it, else as shards. The fit is the same."""
+        first = next(self._shards())
+        row = sum(part[:1].numel() * part.element_size() for part in first.values())
+        return self.load() if row * len(self) <= memory_bytes() // 2 else self.shards()
+
+
+def _read_shard(folder: Place, key: str, index: int, needs: tuple[Need, ...]) -> Outputs:
+    return _outputs(ShardCache(folder, key).read(index, needs), needs)
+
+
+def _outputs(tensors: Mapping[str, Tensor], needs: Sequence[Need]) -> Outputs:
+    views, taps = parted(needs)
+    perturbed = {view: tensors[str(view)] for view in views}
+    layers = {tap: tuple(tensors[name] for name in _names(tap, tensors)) for tap in taps}
+    return Outputs(tensors["logits"], tensors["features"], perturbed, tensors.get("labels"), layers)
+
+
+class Spread(Protocol):
+    """Has the missing batches of an extractor made by others, who write them to the same cache."""
+
+    def __call__(
+        self,
+        extractor: Extractor,
+        images: ImageSet,
+        cache: ShardCache,
+        wanted: Sequence[Wanted],
+        tamper: Tamper | None,
+        advance: Advance,
+    ) -> None: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,12 +255,14 @@ class Extractor:
     """Runs image sets through one network into shards under ``folder``, for one run.
 
     The network is hashed once and every shard is verified once, so make a new extractor after weights have changed.
+    spread: others that make the passes, into the same folder.
     """
 
     classifier: Classifier
     preprocess: Preprocess
-    folder: Path
+    folder: Place
     passes: Passes = Passes()
+    spread: Spread | None = None
     _caches: dict[str, ShardCache] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
@@ -225,14 +271,15 @@ class Extractor:
         return self.classifier.fingerprint()
 
     @cached_property
-    def _network(self) -> tuple[object, ...]:
+    def network(self) -> tuple[object, ...]:
+        """What tells this network from others: its weights, its code, and how it is run."""
         network = self.classifier
         return self.fingerprint, network.code(), network.asked_for, network.precision
 
     def cache_of(self, images: ImageSet, tamper: Tamper | None = None) -> ShardCache:
         """Where the outputs of these images are kept: one place for each network, data, preprocessing, batch size."""
         made_by = (images.fingerprint(), self.preprocess, tamper, self.passes.batch_size)
-        key = cache_key(*self._network, *made_by)
+        key = cache_key(*self.network, *made_by)
         return self._caches.setdefault(key, ShardCache(self.folder, key))
 
     def cannot(self, images: ImageSet, needs: Sequence[Need]) -> dict[Need, str]:
@@ -264,25 +311,43 @@ class Extractor:
         if about is not None:
             use(self.folder, cache.folder.name, {**about, "images": len(images)}, cache)
         ranges = [range(i, min(i + size, len(images))) for i in range(0, len(images), size)]
-        found = {index: cache.look_up(index, needs) for index in range(len(ranges))}
-        missing = {index: (info, lacking) for index, (info, lacking) in found.items() if info is None or lacking}
-        left = sum(len(ranges[index]) for index in missing)
+        found = (cache.look_up(index, needs) for index in range(len(ranges)))
+        wanted = [
+            Wanted(index, ranges[index], info is not None, lacking)
+            for index, (info, lacking) in enumerate(found)
+            if info is None or lacking
+        ]
+        left = sum(len(one.rows) for one in wanted)
         with progress(title, len(images), len(images) - left) as advance:
-            batches = load_ranges(images, self.preprocess, map(ranges.__getitem__, missing), self.passes.workers)
-            for (index, (info, lacking)), batch in zip(missing.items(), batches, strict=True):
-                inputs = batch.images
-                if batch.indices:
-                    _locate(self.classifier, inputs)
-                    inputs = inputs if tamper is None else tamper(inputs)
-                if info is not None:
-                    cache.write_needs(index, *extract_needs(self.classifier, inputs, lacking))
-                else:
-                    outputs = extract_batch(self.classifier, inputs, lacking, batch.labels) if batch.indices else None
-                    failed = {images.keys[i]: reason for i, reason in batch.failures.items()}
-                    head, shape = (self.classifier.head_name, tuple(inputs.shape[1:])) if batch.indices else (None, ())
-                    cache.write(index, outputs, ShardInfo(len(batch.indices), failed, head, shape))
-                advance(len(ranges[index]))
+            if wanted and self.spread is not None:
+                self.spread(self, images, cache, wanted, tamper, advance)
+            else:
+                self.fill(images, cache, wanted, tamper, advance)
         return self._extracted(images, cache, needs, len(ranges))
+
+    def fill(
+        self,
+        images: ImageSet,
+        cache: ShardCache,
+        wanted: Sequence[Wanted],
+        tamper: Tamper | None = None,
+        advance: Advance = lambda images, note="": None,
+    ) -> None:
+        """Run these batches through the network and write their shards."""
+        batches = load_ranges(images, self.preprocess, (one.rows for one in wanted), self.passes.workers)
+        for (index, rows, known, lacking), batch in zip(wanted, batches, strict=True):
+            inputs = batch.images
+            if batch.indices:
+                _locate(self.classifier, inputs)
+                inputs = inputs if tamper is None else tamper(inputs)
+            if known:
+                cache.write_needs(index, *extract_needs(self.classifier, inputs, lacking))
+            else:
+                outputs = extract_batch(self.classifier, inputs, lacking, batch.labels) if batch.indices else None
+                failed = {images.keys[i]: reason for i, reason in batch.failures.items()}
+                head, shape = (self.classifier.head_name, tuple(inputs.shape[1:])) if batch.indices else (None, ())
+                cache.write(index, outputs, ShardInfo(len(batch.indices), failed, head, shape))
+            advance(len(rows))
 
     def _extracted(self, images: ImageSet, cache: ShardCache, needs: Sequence[Need], count: int) -> Extracted:
         shards = [info for index in range(count) if (info := cache.look_up(index, ())[0]) is not None]

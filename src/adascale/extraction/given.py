@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,8 @@ from adascale.images.loader import load_batches
 from adascale.images.pixels import Item, is_pixels, name_of
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet, find_images
+from adascale.images.stored import RemoteFile
+from adascale.storage.remote import Url, as_place
 
 NEEDS_PREPROCESS = (
     "Images need to be turned into inputs, and the detector does not say how; make it with "
@@ -43,8 +44,8 @@ class Given(NamedTuple):
 def given_batches(source: Any, preprocess: Preprocess | None, batch_size: int = 32) -> Iterator[Given]:
     """Batches from images of any kind, which ``preprocess`` turns into inputs, or from what `batches` takes.
 
-    Images are a path, a folder, a glob, an image list, an .npz, bytes, a Pillow image, a uint8 array (H, W, C) or
-    (N, H, W, C), a list or iterable of such, with labels if they are ``(image, label)`` or ``{"image": ..., "label":
+    Images are a path or a URL, a folder, a glob, an image list, an .npz, bytes, a Pillow image, a uint8 array (H, W, C)
+    or (N, H, W, C), a list or iterable of such, with labels if they are ``(image, label)`` or ``{"image": ..., "label":
     ...}``, or the pair ``(images, labels)``.
     """
     batch_size = Passes(batch_size).batch_size  # checked
@@ -60,7 +61,7 @@ def given_batches(source: Any, preprocess: Preprocess | None, batch_size: int = 
     rest = chain(first, entries)
     if not first or _entry(first[0]) is None:
         yield from _tensors(rest, batch_size)
-    elif isinstance(first[0], str | os.PathLike):
+    elif isinstance(first[0], str | os.PathLike | Url):
         yield from _loaded(find_images(list(rest)), preprocess, batch_size)
     else:
         yield from _streamed(rest, preprocess, batch_size)
@@ -75,7 +76,7 @@ def _image_set(source: Any, channels: int) -> ImageSet | None:
     """The images of a source that is complete in itself; None for tensors and for iterables."""
     if isinstance(source, ImageSet):
         return source
-    if isinstance(source, str | os.PathLike):
+    if isinstance(source, str | os.PathLike | Url):
         return find_images(source)
     if isinstance(source, tuple) and len(source) == 2 and _entry(source[1]) is None:
         return _labelled(_image_set(source[0], channels) or _item_list(source[0]), source[1])
@@ -108,7 +109,7 @@ def _labelled(found: ImageSet | None, labels: Any) -> ImageSet | None:
 def _item_list(source: Any) -> ImageSet | None:
     if not isinstance(source, list | tuple) or not source or not all(map(_is_item, source)):
         return None
-    if all(isinstance(item, str | os.PathLike) for item in source):
+    if all(isinstance(item, str | os.PathLike | Url) for item in source):
         return find_images(source)
     names = [name_of(item, f"image {i}") for i, item in enumerate(source)]
     return ImageSet(names, items=list(map(_item, source)))
@@ -118,12 +119,13 @@ def _is_item(value: Any) -> bool:
     """Whether this is one image, not a tensor."""
     if isinstance(value, np.ndarray):
         return is_pixels(value)
-    return isinstance(value, str | os.PathLike | bytes | bytearray | memoryview | Image.Image)
+    return isinstance(value, str | os.PathLike | Url | bytes | bytearray | memoryview | Image.Image)
 
 
 def _item(value: Any) -> Item:
-    if isinstance(value, str | os.PathLike):
-        return Path(value)
+    if isinstance(value, str | os.PathLike | Url):
+        place = as_place(value)
+        return RemoteFile(place, None, None) if isinstance(place, Url) else place
     kept: Item = bytes(value) if isinstance(value, bytearray | memoryview) else value
     return kept
 

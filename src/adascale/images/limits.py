@@ -33,6 +33,13 @@ def most_array_bytes(max_pixels: int) -> int:
     return _ARRAY_BYTES * max_pixels
 
 
+def check_file_bytes(size: int, max_pixels: int) -> int:
+    """The bytes of an encoded picture that is read whole; too many are the reason that its row will have."""
+    if size > most_array_bytes(max_pixels):
+        raise ValueError(f"a file of {size} bytes is more than the {most_array_bytes(max_pixels)} of {max_pixels=}")
+    return size
+
+
 class Budget:
     """Lets threads in as long as what they hold together is at most ``most``. A single one may always hold more."""
 
@@ -59,4 +66,5 @@ class Budget:
                 self._changed.notify_all()
 
 
+ENCODED = Budget(2**28)  # bytes of pictures that are read whole, because they are not on a disk of this machine
 DECODED = Budget(MAX_PIXELS)  # of all threads of this process

@@ -17,6 +17,9 @@ from adascale.core.errors import AdascaleWarning, InputError
 from adascale.images.pixels import READ_ERRORS, is_deep, shallow_hint, why_unreadable
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
+from adascale.images.stored import Stored
+
+_REMOTE_WORKERS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +44,7 @@ def load_ranges(
     images: ImageSet, preprocess: Preprocess, ranges: Iterable[range], workers: int | None = None
 ) -> Iterator[Loaded]:
     """A batch for each of these ranges of indices, decoded ahead in threads (Pillow releases Python's lock)."""
-    workers, depths = workers or min(8, os.cpu_count() or 1), _Depths()
+    workers, depths = workers or _workers(images), _Depths()
     with ThreadPoolExecutor(workers) as pool:
         waiting: deque[tuple[range, list[Future[Tensor | str]]]] = deque()
         try:
@@ -54,6 +57,13 @@ def load_ranges(
             depths.tell()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _workers(images: ImageSet) -> int:
+    """One thread per core, at most 8; more for images that come over a network, because they mostly wait."""
+    if images.items and isinstance(first := images.items[0], Stored) and first.remote:
+        return _REMOTE_WORKERS
+    return min(8, os.cpu_count() or 1)
 
 
 def _gathered(images: ImageSet, indices: range, futures: list[Future[Tensor | str]]) -> Loaded:

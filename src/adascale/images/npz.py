@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 import zipfile
-from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from adascale.core.errors import InputError
 from adascale.images.limits import check_pixels, most_array_bytes
+from adascale.storage.remote import Place, opened
 
 Array = np.ndarray[tuple[int, ...], Any]
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def read_npz(path: Path, max_pixels: int) -> tuple[Array, list[int] | None]:
+def read_npz(path: Place, max_pixels: int) -> tuple[Array, list[int] | None]:
     """The images, uint8 (N, H, W) or (N, H, W, 3), and their labels, if there is one whole number for each.
 
     Labels of any other kind count as none; another number of them is refused.
@@ -30,7 +30,7 @@ def read_npz(path: Path, max_pixels: int) -> tuple[Array, list[int] | None]:
     usable = "labels" in headers and len(headers["labels"][0]) == 1 and headers["labels"][1].kind in "iu"
     kept = ("images", "labels") if usable else ("images",)
     try:
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
+        with opened(path) as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in kept}
     except Exception as error:
         raise _unreadable(path, error) from error
@@ -38,9 +38,9 @@ def read_npz(path: Path, max_pixels: int) -> tuple[Array, list[int] | None]:
     return arrays["images"], None if labels is None else labels.tolist()
 
 
-def _headers(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
+def _headers(path: Place) -> dict[str, tuple[tuple[int, ...], np.dtype[Any]]]:
     """Shape and type of the arrays that matter here."""
-    with zipfile.ZipFile(path) as archive:
+    with opened(path) as raw, zipfile.ZipFile(raw) as archive:
         names = {name.removesuffix(".npy"): name for name in archive.namelist()}
         found = {}
         for array in {"images", "labels"} & set(names):
@@ -57,7 +57,7 @@ def _header(member: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
     return shape, dtype
 
 
-def _check_images(path: Path, header: tuple[tuple[int, ...], np.dtype[Any]] | None, max_pixels: int) -> None:
+def _check_images(path: Place, header: tuple[tuple[int, ...], np.dtype[Any]] | None, max_pixels: int) -> None:
     shape, dtype = header or ((), None)
     if header is None or dtype != np.uint8 or not (len(shape) == 3 or shape[3:] == (3,)):
         given = "no array 'images'" if header is None else f"images of {dtype} {shape}"
@@ -78,13 +78,13 @@ def _check_images(path: Path, header: tuple[tuple[int, ...], np.dtype[Any]] | No
         raise InputError(f"{path} has too large images: {error}.") from error
 
 
-def _check_labels(path: Path, headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
+def _check_labels(path: Place, headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
     """Their number must be that of the images, so that no more than that is unpacked."""
     if "labels" in headers and (labels := headers["labels"][0])[:1] != headers["images"][0][:1]:
         images = headers["images"][0][0]
         raise InputError(f"{path} has {images} images and {math.prod(labels)} labels; give one for each.")
 
 
-def _unreadable(path: Path, error: Exception) -> InputError:
+def _unreadable(path: Place, error: Exception) -> InputError:
     reason = " ".join(str(error).split())[:200]
     return InputError(f"{path} cannot be read as .npz ({reason}); write it with numpy.savez.")

@@ -15,9 +15,10 @@ from PIL import Image, UnidentifiedImageError
 
 from adascale.core.errors import InputError
 from adascale.images.limits import DECODED, MAX_PIXELS, check_pixels
+from adascale.images.stored import Stored
 
 # What counts as one image besides a path. An array is uint8 (H, W), (H, W, 1), (H, W, 3) or (H, W, 4).
-Item = Path | bytes | Image.Image | np.ndarray[Any, Any]
+Item = Path | Stored | bytes | Image.Image | np.ndarray[Any, Any]
 # What the decoders raise for a file that is missing, damaged or no image.
 _BOMBS = (Image.DecompressionBombError, Image.DecompressionBombWarning)
 READ_ERRORS = (OSError, SyntaxError, ValueError, MemoryError, *_BOMBS)
@@ -44,13 +45,17 @@ def opened(
     more pixels are refused when their header is read, before they are decoded. formats: those of Pillow that may be
     read, by default all.
     """
+    image: Image.Image
+    if isinstance(item, Stored):
+        with item.held(max_pixels) as read, opened(read, least, max_pixels, formats) as image:
+            yield image
+        return
     if isinstance(item, Image.Image | np.ndarray):  # it is in memory already
         yield _from_array(item) if isinstance(item, np.ndarray) else item
         return
     if not isinstance(item, bytes | bytearray | memoryview):
         _check_regular(item)
     _let_pillow_open(max_pixels)
-    image: Image.Image
     data = io.BytesIO(item) if isinstance(item, bytes | bytearray | memoryview) else item
     with Image.open(data, formats=formats) as image:
         if image.format == "EPS":

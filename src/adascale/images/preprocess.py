@@ -85,11 +85,13 @@ class Preprocess:
 
     def normalised(self, image: Image.Image) -> Tensor:
         """The same for an image that is open; what Pillow raises is not translated."""
-        pixels = np.array(self._crop(self._resize(self.coloured(image))), dtype=np.uint8)
-        tensor = torch.from_numpy(pixels if pixels.ndim == 3 else pixels[:, :, None])
-        tensor = tensor.permute(2, 0, 1).contiguous().float().div_(255)
-        shape = (-1, 1, 1)
-        return tensor.sub_(torch.tensor(self.mean).view(shape)).div_(torch.tensor(self.std).view(shape))
+        pixels = np.asarray(self._crop(self._resize(self.coloured(image))), dtype=np.uint8)
+        pixels = pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels[None]
+        # NumPy, because threads that decode would each get a pool of PyTorch's (see `in_passing_thread`).
+        values = np.divide(pixels, 255, dtype=np.float32, order="C")
+        values -= np.asarray(self.mean, np.float32)[:, None, None]
+        values /= np.asarray(self.std, np.float32)[:, None, None]
+        return torch.from_numpy(values)
 
     def coloured(self, image: Image.Image) -> Image.Image:
         """The image in the channels of the network, RGB or greyscale."""
@@ -109,6 +111,7 @@ class Preprocess:
 
     @property
     def filter(self) -> Image.Resampling:
+        """The interpolation as Pillow knows it."""
         return Image.Resampling[self.interpolation.upper()]
 
     @property

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from adascale.core.errors import AdascaleWarning, InputError
 from adascale.core.extras import optional
+from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs
 from adascale.decision.ood_detector import OODDetector
 from adascale.detectors.base import Detector, FitsOn
@@ -81,7 +82,7 @@ def _method(name: str, make: Callable[[Head], tuple[Any, str]], on: FitsOn) -> t
         fits_on: ClassVar[FitsOn] = on
         cost = "bank"
 
-        def fit(self, reference: Outputs | None, head: Head, train: Outputs | None = None) -> Theirs:
+        def fit(self, reference: Outputs | Shards | None, head: Head, train: Outputs | Shards | None = None) -> Theirs:
             self._theirs, self._of = make(head)
             super().fit(reference, head, train)
             return self

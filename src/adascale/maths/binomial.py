@@ -52,3 +52,14 @@ def _downwards(mode: int, n: int, p: float) -> Iterator[float]:
         if term < _NEGLIGIBLE:
             return
         yield term
+
+
+def share_interval(count: int, total: int, level: float = 0.95) -> tuple[float, float]:
+    """Where the share lies of which ``count`` of ``total`` independent cases are a sample, with this confidence.
+
+    Exact: the interval holds at least as often as it says (Clopper and Pearson, 1934).
+    """
+    outside = (1 - level) / 2
+    low = beta_quantile(outside, count, total - count + 1, 1e-12) if count else 0.0
+    high = beta_quantile(1 - outside, count + 1, total - count, 1e-12) if count < total else 1.0
+    return low, high

@@ -74,11 +74,13 @@ class Calibration:
         return (0.0 if self._tied else low), high
 
     def p_value(self, scores: Tensor) -> Tensor:
+        """``(1 + number of calibration scores at least as high) / (n + 1)`` for each score."""
         n = len(self.scores)
         at_least = n - torch.searchsorted(self.scores, scores.double().contiguous(), right=False)
         return (1 + at_least).double() / (n + 1)
 
     def is_ood(self, scores: Tensor) -> Tensor:
+        """Whether each score is above the threshold."""
         return scores > self.threshold
 
     def guarantee(self) -> str:

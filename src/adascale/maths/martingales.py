@@ -42,9 +42,11 @@ class Wagers:
         return np.asarray(most + np.log(np.exp(self.logs - most[..., None]).mean(-1)))
 
     def state(self) -> dict[str, np.ndarray]:
+        """What `restore` needs to go on from here."""
         return {"logs": self.logs}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from a `state`."""
         self.logs = state["logs"]
 
 
@@ -77,7 +79,9 @@ class Histograms:
         return np.asarray(bets)
 
     def state(self) -> dict[str, np.ndarray]:
+        """What `restore` needs to go on from here."""
         return {"parts": self.counts}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from a `state`."""
         self.counts = state["parts"]

@@ -85,6 +85,33 @@ def bootstrap(
     return float(low), float(high)
 
 
+def bootstrap_mean(
+    parts: Sequence[Tensor],
+    metric: str = "auroc",
+    resamples: int = 1000,
+    level: float = 0.95,
+    seed: int = 0,
+    tpr: float = 0.95,
+) -> tuple[float, float]:
+    """The same for the mean over several OOD sets. parts: the scores of the ID images, then those of each set.
+
+    Every set is judged against the same resampled ID images, as in `paired_bootstrap`.
+    """
+    _check_resampling(metric, resamples, level)
+    known, *unknown = (_checked(part, "OOD" if place else "ID").numpy() for place, part in enumerate(parts))
+    if not unknown:
+        raise InputError("There are no OOD scores; give the ID scores, then those of at least one OOD set.")
+    ranked = [_Ranked(known, part, metric, tpr) for part in unknown]
+    sizes = [len(known), *map(len, unknown)]
+    generator, found = np.random.default_rng(seed), []
+    for rows in _blocks(resamples, sum(sizes)):
+        drawn = [_drawn(size, rows, generator) for size in sizes]
+        shares = [one.shares(*_sides(one, drawn[0], own)) for one, own in zip(ranked, drawn[1:], strict=True)]
+        found.append(np.mean(shares, axis=0))
+    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
 class Difference(NamedTuple):
     """One method's figure minus another's, with a bootstrap interval of the difference; shares, not percent."""
 
@@ -195,9 +222,13 @@ def _mean_difference(pairs: Sequence[tuple[_Ranked, _Ranked]], drawn: Sequence[_
     """The mean over the sets of the differences; drawn: the indices of ID images, then of those of each set."""
     total: _Shares = np.zeros(len(drawn[0]))
     for (mine, theirs), own in zip(pairs, drawn[1:], strict=True):
-        sides = (own, drawn[0]) if mine.swapped else (drawn[0], own)
+        sides = _sides(mine, drawn[0], own)
         total += mine.shares(*sides) - theirs.shares(*sides)
     return total / len(pairs)
+
+
+def _sides(ranked: _Ranked, known: _Counts, unknown: _Counts) -> tuple[_Counts, _Counts]:
+    return (unknown, known) if ranked.swapped else (known, unknown)
 
 
 def _auroc_of(negative: _Counts, positive: _Counts, needed: int) -> _Shares:

@@ -80,9 +80,11 @@ class Ranks:
         self.kept, self.places = self.kept[order][chosen], places[order][chosen]
 
     def state(self) -> dict[str, np.ndarray]:
+        """What `restore` needs to go on from here."""
         return {"kept": self.kept, "places": self.places, "counts": self.counts}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from a `state`."""
         self.kept, self.places, self.counts = state["kept"], state["places"], state["counts"]
 
 
@@ -105,7 +107,9 @@ class ClassRanks:
         return p
 
     def state(self) -> dict[str, np.ndarray]:
+        """What `restore` needs to go on from here."""
         return {"counts": self.counts}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from a `state`."""
         self.counts = state["counts"]

@@ -59,9 +59,11 @@ class ShareEstimate:
         return Share(middle, low, high, LEVELS[place])
 
     def state(self) -> dict[str, np.ndarray]:
+        """What `restore` needs to go on from here."""
         return {"levels": self._levels}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from a `state`."""
         self._levels = state["levels"]
 
 

@@ -11,7 +11,7 @@ Kind = Literal["ever", "continuing"]
 MEANINGS = {
     "unusual": "images score higher than in-distribution images do",
     "typical": "images score lower than in-distribution images do: the traffic has become too typical",
-    "repeated": "consecutive images score alike: a stuck camera, repeated images, or video",
+    "repeated": "consecutive images score alike: a stuck camera, repeated images, video, or many unusual ones",
     "classes": "the mix of predicted classes has changed",
 }
 SCORES = ("unusual", "typical", "repeated")
@@ -69,6 +69,7 @@ class Alarm:
 
     @classmethod
     def made(cls, name: str, kind: Kind, limit: float) -> Alarm:
+        """An alarm before the first image, raised when its evidence reaches ``limit``."""
         start = 0.0 if kind == "ever" else -_MOST * _LN10  # M_0 = 1, R_0 = 0
         return cls(name, kind, math.log(limit), start, start)
 
@@ -82,10 +83,12 @@ class Alarm:
 
     @property
     def raised(self) -> bool:
+        """Whether the evidence has reached the limit."""
         return self.raised_at is not None
 
     @property
     def title(self) -> str:
+        """The name and the kind, for people."""
         return f"{self.name} ({self.kind})"
 
     def promise(self) -> str:

@@ -101,10 +101,12 @@ class Classifier:
 
     @property
     def device(self) -> torch.device:
+        """Where the network's weights are."""
         return model_device(self.model)
 
     @property
     def dtype(self) -> torch.dtype:
+        """The precision of the network's weights."""
         tensors = (*self.model.parameters(), *self.model.buffers())
         return next((t.dtype for t in tensors if t.is_floating_point()), torch.get_default_dtype())
 

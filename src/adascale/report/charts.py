@@ -66,9 +66,14 @@ def limits(values: Sequence[Tensor]) -> tuple[float, float]:
     return (low, high) if high - low > 1e-9 * max(1.0, abs(low)) else (low - 0.5, high + 0.5)
 
 
-def binned(values: Mapping[str, Tensor]) -> tuple[tuple[float, float], dict[str, Series]]:
-    """The range of all values without the tails, and for each name a histogram over it: the share in each bin."""
-    ends = limits(list(values.values()))
+def binned(
+    values: Mapping[str, Tensor], ends: tuple[float, float] | None = None
+) -> tuple[tuple[float, float], dict[str, Series]]:
+    """The range of all values without the tails, and for each name a histogram over it: the share in each bin.
+
+    ends: another range.
+    """
+    ends = ends or limits(list(values.values()))
     edges, found = torch.linspace(*ends, BINS + 1, dtype=torch.float64), {}
     for name, part in values.items():
         drawn = finite(part)
@@ -89,7 +94,8 @@ def plot(*charts: Chart, columns: int = 1) -> Figure:
         _finish(axes, chart, first=place % columns == 0)
     for axes in panels[len(charts) :]:
         axes.set_visible(False)
-    if charts[0].kind == "roc" or (charts[0].kind not in _NAMED_ROWS and len(look) > 1):
+    named = charts[0].kind in _NAMED_ROWS or set(look) == set(charts[0].labels)  # beside the axis
+    if charts[0].kind == "roc" or (not named and len(look) > 1):
         _legend(figure, look)
     return figure
 
@@ -138,6 +144,22 @@ def _finish(axes: Axes, chart: Chart, first: bool) -> None:
         axes.set_xlim(chart.x_range)
     if chart.y_range:
         axes.set_ylim(chart.y_range)
+    if chart.marks:
+        _marks(axes, chart.marks)
+
+
+def _marks(axes: Axes, marks: Mapping[str, float]) -> None:
+    """Vertical lines, each with its name beside it: on the side with more room, and every next one a line lower."""
+    low, high = axes.get_xlim()
+    middle = (low * high) ** 0.5 if axes.get_xscale() == "log" else (low + high) / 2
+    axes.set_xlim(low, high)
+    for place, (name, x) in enumerate(marks.items()):
+        drawn, right = min(max(x, low), high), x <= middle  # a value beyond the axis stands at its end
+        axes.axvline(drawn, color=INK, linewidth=1.1, linestyle=(0, (4, 2)) if place else "solid")
+        axes.annotate(
+            label(name, 40), (drawn, 1), (4 if right else -4, -3 - 11 * place), xycoords=("data", "axes fraction"),
+            textcoords="offset points", ha="left" if right else "right", va="top", color=INK, size=8,
+        )  # fmt: skip
 
 
 def _legend(figure: Figure, look: Mapping[str, Style]) -> None:
@@ -199,10 +221,14 @@ def _rows(axes: Axes, labels: Sequence[str], reach: float) -> None:
 
 def _dots(axes: Axes, chart: Chart, look: Mapping[str, Style]) -> None:
     for one in chart.series:
-        style = look[one.name]
+        style, values = look[one.name], _values(one)
+        spread = np.array(one.spread) if one.spread else None
+        if one.intervals:
+            ends = [(y, y) if found is None else found for y, found in zip(values, one.intervals, strict=True)]
+            spread = np.abs(np.array(ends).T - values)
         axes.errorbar(
-            _values(one), range(len(one.y)), xerr=np.array(one.spread) if one.spread else None, fmt="o", markersize=5,
-            color=style.colour, markerfacecolor="none" if one.paper else style.colour, elinewidth=1,
+            values, range(len(one.y)), xerr=spread, fmt="o", markersize=5, color=style.colour,
+            markerfacecolor="none" if one.paper else style.colour, elinewidth=1,
         )  # fmt: skip
     _rows(axes, chart.labels, 0.7)
 

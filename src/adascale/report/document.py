@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 DASH = "\N{EN DASH}"  # printed where a value is unknown
 DIGITS = 2
+FIGURE_FORMATS = ("png", "svg", "pdf")
 _LAYOUT = {"layout": True}
 
 
@@ -49,12 +50,14 @@ class Line:
     """A row of a table: its label, and its cells by the key of their column.
 
     rivals: lines are ranked among those with the same rivals; None: the line is not ranked. remark: follows the label.
+    hint: what the label means, for who points at it.
     """
 
     label: str
     cells: Mapping[str, Cell]
     rivals: str | None = field(default="", metadata=_LAYOUT)
     remark: str = field(default="", metadata=_LAYOUT)
+    hint: str = field(default="", metadata=_LAYOUT)
 
     @property
     def whole_label(self) -> str:
@@ -75,7 +78,8 @@ class Style(NamedTuple):
 class Series:
     """A curve, or a row of a grid. spread: half the height of the band around it; paper: the paper's own values.
 
-    Without ``x`` the values stand at 0, 1, 2, ..., where the labels of the chart are.
+    Without ``x`` the values stand at 0, 1, 2, ..., where the labels of the chart are. intervals: the ends of that of
+    each value, in place of a spread.
     """
 
     name: str
@@ -85,6 +89,7 @@ class Series:
     paper: bool = False
     style: Style | None = field(default=None, metadata=_LAYOUT)
     middle: float | None = field(default=None, metadata=_LAYOUT)
+    intervals: Sequence[tuple[float, float] | None] = field(default=(), metadata=_LAYOUT)
 
 
 @dataclass(frozen=True)
@@ -94,7 +99,8 @@ class Chart:
     lines: values over ``x`` or over the labels; dots: a row of dots for each label; bars: a row of bars for each label;
     steps: histograms, whose ``x`` is one longer than ``y``; grid: coloured cells, a series for each row and a label for
     each column; roc: curves in the unit square; ridges: a histogram in a row of its own for each series, with a tick at
-    its ``middle``; ratios: a row of bars for each series, with the labels beside them and a line at 1.
+    its ``middle``; ratios: a row of bars for each series, with the labels beside them and a line at 1. marks: places on
+    the axis of ``x`` (of the values, where they run to the right) with a line and a name.
     """
 
     kind: Literal["lines", "dots", "bars", "steps", "grid", "roc", "ridges", "ratios"]
@@ -108,6 +114,7 @@ class Chart:
     x_range: tuple[float, float] | None = field(default=None, metadata=_LAYOUT)
     y_range: tuple[float, float] | None = field(default=None, metadata=_LAYOUT)
     size: tuple[float, float] | None = field(default=None, metadata=_LAYOUT)  # inches
+    marks: Mapping[str, float] = field(default_factory=dict, metadata=_LAYOUT)
 
 
 class Shown(NamedTuple):

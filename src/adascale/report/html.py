@@ -6,6 +6,7 @@ import base64
 import io
 import itertools
 import json
+import secrets
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +19,26 @@ from adascale.report.svg import InlineSvg, inline_svg
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-THUMBNAIL = 96  # pixels
+THUMBNAIL = 224  # pixels; shown smaller, and enlarged on a click
 
 
 def page(template: str, **values: Any) -> str:
     """The template filled with the values. The same values give the same text."""
-    numbers = itertools.count()
+    numbers, prefix = itertools.count(), values.get("prefix", "")
 
     def drawing(chart: Chart) -> InlineSvg:
-        return inline_svg(plot(chart), f"f{next(numbers)}-")
+        return inline_svg(plot(chart), f"{prefix}f{next(numbers)}-")
 
     return _environment().get_template(template).render(drawing=drawing, **values)
+
+
+def fragment(template: str, **values: Any) -> str:
+    """The template as a part of another page, such as a notebook: it brings its own style, which touches nothing else.
+
+    The elements have ids of their own each time it is made, because a notebook shows several.
+    """
+    mark = secrets.token_hex(4)
+    return page(template, mark=mark, prefix=f"{mark}-", **values)
 
 
 @cache
@@ -44,7 +54,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {"thumbnail": thumbnail, "percent": lambda share: f"{100 * share:.2f}"}
+    made.filters |= {"thumbnail": thumbnail, "tiny": tiny}
+    made.filters["percent"] = lambda share: f"{100 * share:.2f}"
     made.filters["lines"] = lambda value: json.dumps(value, indent=2, default=str).split("\n")
     made.globals |= {"spans": _spans, "contents": _contents}
     return made
@@ -78,6 +89,11 @@ def _content(shown: Shown, line: Line, mark: str) -> dict[str, str | None]:
     sorted_by = text if words else None if value is None else f"{value:.6g}"
     classes = " ".join(filter(None, (mark, "" if words else "number")))
     return {"text": text, "spread": shown.spread(line).strip(), "value": sorted_by, "classes": classes}
+
+
+def tiny(picture: Image.Image) -> bool:
+    """Whether the picture has so few pixels that one should see each of them."""
+    return max(picture.size) <= 64
 
 
 def thumbnail(picture: Image.Image) -> str:

@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from adascale.service.logs import LOG
 from adascale.service.refusals import busy
 
 Kind = Literal["score", "decide", "explain"]
+_PATIENCE = 0.5  # the share of the deadline for which an image may be expected to wait: the rate is an estimate
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +104,17 @@ class Lane:
 
     def __post_init__(self) -> None:
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._work, name=f"lane {self.name}", daemon=True)
+        self._thread = threading.Thread()
 
-    def start(self) -> None:
+    def start(self, first: Callable[[], object] = lambda: None) -> None:
+        """Begin, once ``first`` has been done; what it raises is raised here.
+
+        It is done by the lane's own thread: see `in_passing_thread` for what passes in another thread would cost.
+        """
+        begun: Future[object] = Future()
+        self._thread = threading.Thread(target=self._work, args=(first, begun), name=f"lane {self.name}", daemon=True)
         self._thread.start()
+        begun.result()
 
     def stop(self) -> None:
         """End the thread once everything that was admitted is answered."""
@@ -124,9 +133,10 @@ class Lane:
         return self._thread.is_alive()
 
     def check(self, count: int = 1) -> None:
-        """Refuse so many images if they would be too many."""
-        if self._inside + count > self.limits.queue:
-            seconds = self._inside / self._rate if self._rate else 1.0
+        """Refuse so many images if they would be too many, or would still wait at their deadline."""
+        seconds = self._inside / self._rate if self._rate else 1.0
+        late = self._rate > 0 and seconds > _PATIENCE * self.limits.deadline_s
+        if late or self._inside + count > self.limits.queue:
             raise busy(f"{self._inside} images are waiting for {self.name}", min(seconds, self.limits.deadline_s))
 
     def admit(self, count: int) -> None:
@@ -146,7 +156,12 @@ class Lane:
             self._waiting.append(item)
             self._changed.notify_all()
 
-    def _work(self) -> None:
+    def _work(self, first: Callable[[], object], begun: Future[object]) -> None:
+        try:
+            begun.set_result(first())
+        except BaseException as error:
+            begun.set_exception(error)
+            return
         while batch := self._take():
             began = time.perf_counter()
             results = self._judged(batch)

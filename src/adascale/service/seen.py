@@ -8,10 +8,10 @@ import math
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 
 from adascale.images.preprocess import Preprocess
+from adascale.images.seen import input_picture
 
 _SIDE = 256  # pixels of the longer side
 _SMALL = 64  # up to here PNG, which is exact and still small; larger pictures are JPEG
@@ -19,11 +19,9 @@ _SMALL = 64  # up to here PNG, which is exact and still small; larger pictures a
 
 def picture_of(image: Tensor, preprocess: Preprocess | None) -> dict[str, Any] | None:
     """The input (C, H, W) as a picture again, at most 256 pixels long; None if nobody knows how it was normalised."""
-    if preprocess is None or len(image) != len(preprocess.mean):
+    made = input_picture(image, preprocess)
+    if made is None:
         return None
-    mean, std = (torch.tensor(part).view(-1, 1, 1) for part in (preprocess.mean, preprocess.std))
-    pixels = ((image.cpu().float() * std + mean) * 255).nan_to_num(0).round().clamp(0, 255).byte()
-    made = Image.fromarray((pixels[0] if len(pixels) == 1 else pixels.permute(1, 2, 0)).numpy())
     size = {"width": made.width, "height": made.height}
     made.thumbnail((_SIDE, _SIDE))
     form, file = "png" if max(made.size) <= _SMALL else "jpeg", io.BytesIO()

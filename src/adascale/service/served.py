@@ -40,9 +40,11 @@ class Served:
 
     def start(self) -> None:
         """Prove that the detector answers, which also warms it up, and begin to take images on."""
+        self.lane.start(self._try)
+
+    def _try(self) -> None:
         if self.judge.shape is not None:
             self.judge(torch.randn(1, *self.judge.shape, generator=torch.Generator().manual_seed(0)), "score")
-        self.lane.start()
 
     def stop(self) -> None:
         self.lane.stop()

@@ -58,6 +58,7 @@ class Watch:
         return raised
 
     def summary(self) -> dict[str, Any]:
+        """What the monitor has seen, `Monitor.summary`."""
         with self._lock:
             return self._monitor.summary()
 

@@ -7,8 +7,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from adascale.core.errors import InputError
+from adascale.storage.remote import Place, Url, as_place
+
+Somewhere = TypeVar("Somewhere", bound=Place)
 
 
 class UnwritableError(InputError, OSError):
@@ -16,13 +20,18 @@ class UnwritableError(InputError, OSError):
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
+def replacing(path: str | Place) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; what was written there becomes ``path`` in one step.
 
     A reader sees the old file or the new one, never a part of it. If the block raises, the temporary file is removed;
-    what the system refuses, such as writing to a full disk, is an `UnwritableError`.
+    what the system refuses, such as writing to a full disk, is an `UnwritableError`. Of a URL, the temporary file is
+    uploaded in one step.
     """
-    path = Path(path)
+    path = as_place(path)
+    if isinstance(path, Url):
+        with _uploading(path) as temporary:
+            yield temporary
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     os.close(handle)
@@ -39,11 +48,21 @@ def replacing(path: str | Path) -> Iterator[Path]:
         raise
 
 
-def unwritable(path: Path, error: OSError) -> UnwritableError:
+@contextmanager
+def _uploading(url: Url) -> Iterator[Path]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="adascale-") as folder:
+            yield Path(folder) / url.name
+            url.put(Path(folder) / url.name)
+    except OSError as error:  # a full disk here, or no such bucket there
+        raise unwritable(url, error) from error
+
+
+def unwritable(path: Place, error: OSError) -> UnwritableError:
     return UnwritableError(f"{path} cannot be written: {error.strerror or error}.")
 
 
-def write_text(path: Path, text: str) -> Path:
+def write_text(path: Somewhere, text: str) -> Somewhere:
     """Write a text file in one step."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", errors="surrogateescape", newline="\n")

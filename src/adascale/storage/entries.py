@@ -22,6 +22,7 @@ from adascale.core.errors import InputError
 from adascale.storage.atomic import write_text
 from adascale.storage.leases import LOCK, held, hold
 from adascale.storage.locks import locked
+from adascale.storage.remote import Place, Url
 
 ABOUT = "about.json"
 UNKNOWN = "unknown"
@@ -55,11 +56,14 @@ class CacheEntry:
         return {"key": self.path.name, **names, **facts}
 
 
-def use(cache: Path, name: str, about: Mapping[str, Any], user: object) -> None:
+def use(cache: Place, name: str, about: Mapping[str, Any], user: object) -> None:
     """Register that ``user`` needs an entry as long as it lives, and what for.
 
-    A cache that cannot be written, such as one on a read-only disk, can be used without.
+    A cache that cannot be written, such as one on a read-only disk, can be used without; one at a URL keeps no record,
+    and no one cleans it.
     """
+    if isinstance(cache, Url):
+        return
     cache = cache.absolute()
     with suppress(OSError), locked(cache / LOCK):
         hold(cache, name, user)

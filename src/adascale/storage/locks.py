@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from adascale.core.errors import InputError
+from adascale.storage.remote import Place, Url, unfinished
 
 _BYTE = 2**30  # where Windows locks: behind any content, which can then still be read
 
@@ -50,13 +51,14 @@ def _lock(file: IO[bytes], wait: bool) -> None:
 
 
 @contextmanager
-def claimed(output: Path, folder: bool = False) -> Iterator[None]:
+def claimed(output: Place, folder: bool = False) -> Iterator[None]:
     """Only one process, or thread, at a time writes this output; a second one is refused and told who does.
 
     The lock is a file beside the output, or in it if it is a ``folder``. It is removed at the end; one that a killed
-    process left counts for nothing. Where a disk has no locks, nothing is refused.
+    process left counts for nothing. Where a disk has no locks, nothing is refused. The lock of a URL is on this
+    machine, so it does not keep two machines apart.
     """
-    place = output / ".lock" if folder else output.with_name(f".{output.name}.lock")
+    place = _place(output, folder)
     place.parent.mkdir(parents=True, exist_ok=True)
     file = _claim(output, place)
     try:
@@ -67,7 +69,13 @@ def claimed(output: Path, folder: bool = False) -> Iterator[None]:
         file.close()
 
 
-def _claim(output: Path, place: Path) -> IO[bytes]:
+def _place(output: Place, folder: bool) -> Path:
+    if isinstance(output, Url):
+        return unfinished(output, ".lock")
+    return output / ".lock" if folder else output.with_name(f".{output.name}.lock")
+
+
+def _claim(output: Place, place: Path) -> IO[bytes]:
     """The locked file, with the number of this process in it."""
     while True:
         file = open(place, "a+b")  # noqa: SIM115 (held by the caller)

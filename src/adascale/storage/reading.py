@@ -12,6 +12,7 @@ from typing import Any
 
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
+from adascale.storage.remote import Place, as_place, is_url, local_copy
 from adascale.storage.rows import SUFFIXES, Row
 
 STDIN = "-"
@@ -23,18 +24,25 @@ def read_rows(place: str, waiting: Callable[[], None] | None = None) -> Iterator
 
     Values of CSV are texts. waiting: the file grows; this is called whenever there is nothing more in it yet.
     """
-    suffix = Path(place).suffix.lower()
     if place == STDIN:
         return _text_rows(sys.stdin, None, place)
+    suffix = as_place(place).suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{place} must end in {', '.join(SUFFIXES)}, or be - for standard input.")
-    if waiting is not None and suffix not in GROWING:
-        raise InputError(f"{place} cannot be followed; only {' and '.join(GROWING)} files grow line by line.")
+    if waiting is not None and (suffix not in GROWING or is_url(place)):
+        raise InputError(f"{place} cannot be followed; only local {' and '.join(GROWING)} files grow line by line.")
+    if is_url(place):
+        return _rows_at(as_place(place))
     if suffix == ".parquet":
         return _parquet_rows(place)
     if suffix == ".json":
         return iter(_json_rows(place))
     return _text_rows(_lines(Path(place), waiting), suffix, place)
+
+
+def _rows_at(url: Place) -> Iterator[Row]:
+    with local_copy(url) as file:
+        yield from read_rows(str(file))
 
 
 def _lines(path: Path, waiting: Callable[[], None] | None) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import IO, Any
 from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.storage.atomic import replacing, unwritable
+from adascale.storage.remote import Place, as_place, unfinished
 
 Row = Mapping[str, Any]
 SUFFIXES = (".csv", ".json", ".jsonl", ".parquet")
@@ -25,7 +26,7 @@ _PARQUET_TYPES = {
 }
 
 
-def write_rows(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> None:
+def write_rows(path: Place, rows: Iterable[Row], columns: Sequence[str]) -> None:
     """Write a file in the format of its suffix, in one step."""
     suffix = path.suffix.lower()
     with replacing(path) as temporary:
@@ -88,12 +89,13 @@ def _write_parquet(path: Path, rows: Iterable[Row], columns: Sequence[str]) -> N
 class Journal:
     """``FILE.part``, to which rows are appended: the first line holds a key, every other line one row as JSON.
 
-    A journal with the same key is resumed; one with another key is deleted. At the end it becomes the output file.
+    A journal with the same key is resumed; one with another key is deleted. At the end it becomes the output file. The
+    journal of a URL is on this machine (`unfinished`), and the output is uploaded once, when it is complete.
     """
 
-    def __init__(self, output: str | Path, key: str) -> None:
-        self.output, self._first_line = Path(output), json.dumps({"key": key}) + "\n"
-        self.path = self.output.with_name(self.output.name + ".part")
+    def __init__(self, output: str | Place, key: str) -> None:
+        self.output, self._first_line = as_place(output), json.dumps({"key": key}) + "\n"
+        self.path = unfinished(self.output, ".part")
         if self.output.suffix.lower() not in SUFFIXES:
             raise InputError(f"The output {self.output} must end in {', '.join(SUFFIXES)}.")
         if self.output.is_dir():

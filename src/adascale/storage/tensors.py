@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.storage.atomic import replacing
+from adascale.storage.remote import Place, local_copy
 
 FORMAT_VERSION = 1
 _KEY = "adascale"
@@ -39,7 +39,7 @@ class TensorFile(NamedTuple):
     sha256: str
 
 
-def save_tensors(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], kind: str) -> dict[str, Any]:
+def save_tensors(path: Place, tensors: Mapping[str, Tensor], record: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Write the file in one step. Returns the record as `load_tensors` would."""
     kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = _text({"format": kind, "format_version": FORMAT_VERSION, **record})
@@ -54,10 +54,10 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str,
     return written
 
 
-def load_tensors(path: Path, kind: str, verify: bool = True) -> TensorFile:
+def load_tensors(path: Place, kind: str, verify: bool = True) -> TensorFile:
     """The content of a file of this kind. ``verify=False`` skips the checksum, for files that were verified before."""
     try:
-        with safe_open(path, framework="pt") as file:
+        with local_copy(path) as copy, safe_open(copy, framework="pt") as file:
             record, expected = _envelope(path, file.metadata() or {}, kind)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except (SafetensorError, OSError) as error:
@@ -67,16 +67,16 @@ def load_tensors(path: Path, kind: str, verify: bool = True) -> TensorFile:
     return TensorFile(tensors, record, expected)
 
 
-def load_record(path: Path, kind: str) -> dict[str, Any]:
+def load_record(path: Place, kind: str) -> dict[str, Any]:
     """The record alone, without a look at the tensors; empty if this is not a file of the kind."""
     try:
-        with safe_open(path, framework="pt") as file:
+        with local_copy(path) as copy, safe_open(copy, framework="pt") as file:
             return _envelope(path, file.metadata() or {}, kind)[0]
     except (SafetensorError, OSError, TensorFileError):
         return {}
 
 
-def _envelope(path: Path, metadata: Mapping[str, str], kind: str) -> tuple[dict[str, Any], str]:
+def _envelope(path: Place, metadata: Mapping[str, str], kind: str) -> tuple[dict[str, Any], str]:
     """The record and the checksum, if the file says that it is of this kind."""
     try:
         envelope = json.loads(metadata.get(_KEY, "{}")) or {"record": {}, "sha256": ""}

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from adascale import detectors
@@ -20,6 +19,7 @@ from adascale.extraction.batches import Passes
 from adascale.extraction.cache import Extractor
 from adascale.images.corruptions import STRENGTHS, Corruption
 from adascale.paper import published
+from adascale.storage.remote import Place
 
 ADASCALE: Mapping[str, type[Adaptive]] = {"adascale_a": detectors.AdaSCALE_A, "adascale_l": detectors.AdaSCALE_L}
 TEXT_K2 = 5  # percent; the paper's text says that one k2 serves all networks
@@ -41,6 +41,7 @@ class Subject:
 
     @property
     def name(self) -> str:
+        """The network's name, and what the paper calls it."""
         return self.network.name if self.place is None else f"{self.network.name} ({self.place})"
 
 
@@ -54,7 +55,7 @@ class Experiment:
     suite: Suite
     images: SuiteImages
     subjects: Sequence[Subject]
-    cache: Path
+    cache: Place
     seed: int = 0
     passes: Passes = Passes()
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class Experiment:
     _extractors: dict[Network, Extractor] = field(default_factory=dict, init=False, repr=False)
 
     def job(self, subject: Subject, entries: Sequence[Entry] = (), images: SuiteImages | None = None) -> Job:
+        """A benchmark of these lines on the network of ``subject``."""
         shared = self._extractors.get(subject.network)  # each network is hashed once for all studies
         job = Job(subject.network, images or self.images, entries, self.cache, self.seed, self.passes, shared)
         self._extractors[subject.network] = job.extractor

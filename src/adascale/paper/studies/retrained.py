@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from adascale.bench.results import ModelRun
 from adascale.bench.run import Network
+from adascale.core.folders import cache_folder
 from adascale.network.classifier import Classifier
 from adascale.paper import published
 from adascale.paper.studies.activations_seen import profiled_sets, q_cells, set_label
@@ -20,6 +21,7 @@ from adascale.paper.studies.corruption import relabelled, robust_entries, robust
 from adascale.paper.studies.experiment import Experiment, Subject
 from adascale.paper.studies.study import TEXTS, Study, table_of, with_note
 from adascale.report.document import Cell, Chart, Column, Line, Series
+from adascale.storage.remote import Url
 from adascale.training.recipes import RECIPES, Recipe
 from adascale.training.train import Training
 
@@ -47,7 +49,8 @@ def retrain(experiment: Experiment, subject: Subject, recipe: Recipe) -> tuple[S
     preprocess, asked_for = subject.network.preprocess, subject.network.classifier.asked_for
     job = Training(model, images.train, preprocess, recipe, experiment.seed, images.val, asked_for)
     key = hashlib.sha256(json.dumps(job.settings, sort_keys=True).encode()).hexdigest()[:16]
-    record = job.run(experiment.cache / "trained" / f"{key}.safetensors")
+    folder = cache_folder() if isinstance(experiment.cache, Url) else experiment.cache
+    record = job.run(folder / "trained" / f"{key}.safetensors")
     network = Network(f"{subject.network.name} {recipe.loss}", Classifier(model, asked_for), preprocess, job.settings)
     return replace(subject, network=network), record
 

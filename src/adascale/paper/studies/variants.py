@@ -90,7 +90,7 @@ def measure(job: Job, variants: Sequence[Variant]) -> ModelRun:
     """The scores of every variant on every set of the job; variants that cannot be fitted are left out."""
     std = job.network.preprocess.std
     made = [replace(variant, method=replace(variant.method).for_input(std)) for variant in variants]
-    needs = list(dict.fromkeys(need for variant in made for need in variant.method.needs))
+    needs = list(dict.fromkeys(need for variant in made for need in variant.method.wants))
     train = job.images.train if any(_learns(variant) for variant in made) else None
     val = job.extracted("val", job.images.val, needs)
     learnt_from = val if train is None else job.extracted("train", train, ())
@@ -125,13 +125,13 @@ def _groups(variants: Sequence[Variant]) -> list[list[Variant]]:
     """Variants that one sweep serves."""
     found: dict[Any, list[Variant]] = {}
     for variant in variants:
-        found.setdefault((type(variant.method), variant.method.needs, variant.reference), []).append(variant)
+        found.setdefault((type(variant.method), variant.method.wants, variant.reference), []).append(variant)
     return list(found.values())
 
 
 def _reference(variant: Variant, images: Extracted) -> Outputs:
     """The outputs that the variant is fitted on, with no more than it needs."""
-    needs = [need for need in variant.method.needs if need in images.needs]
+    needs = [need for need in variant.method.wants if need in images.needs]
     found = replace(images, needs=needs).load()
     return found if variant.reference is None else found[torch.tensor(variant.reference)]
 
@@ -140,7 +140,7 @@ def _scores(job: Job, group: Sequence[Variant], reference: Outputs, found: Extra
     method, points = group[0].method, [variant.method.parameters for variant in group]
     parts: dict[int, list[Tensor]] = {}
     # The sweep sorts the reference once for each chunk: chunks at least as large as the reference keep this cheap.
-    for chunk in replace(found, needs=method.needs).chunks(max(_CHUNK, len(reference))):
+    for chunk in replace(found, needs=method.wants).chunks(max(_CHUNK, len(reference))):
         for i, scores in method.sweep(points, reference, job.network.classifier.head, [chunk]):
             if scores is not None:
                 parts.setdefault(i, []).append(scores[0])

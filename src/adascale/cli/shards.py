@@ -1,0 +1,61 @@
+"""``adascale score --on`` and ``adascale merge``."""
+
+from __future__ import annotations
+
+import os
+
+from adascale.cli import networks
+from adascale.cli.checks import method_names
+from adascale.cli.commands import MergeCommand, ScoreCommand
+from adascale.cli.console import end, resumable
+from adascale.cli.printed import tell_scored
+from adascale.cli.workers import executor_of
+from adascale.cluster.job import ScoreJob, all_rows, read_manifest
+from adascale.cluster.scoring import Judges
+from adascale.core.extras import optional
+from adascale.decision.detector_file import read_detectors
+from adascale.decision.discovered import Discoveries, discovered, find_discoveries, with_discovery
+from adascale.images.shards import list_shards
+from adascale.network.specs import absolute
+from adascale.storage.locks import claimed
+from adascale.storage.rows import write_rows
+
+
+def score_shards(given: ScoreCommand) -> None:
+    """Write the rows of every shard, then the manifest. Shards that are there are not scored again."""
+    assert given.output is not None
+    optional("pyarrow.parquet", "parquet")  # a missing package is told now
+    files = read_detectors(given.detector)
+    networks.check_asked(given, files)
+    spec, weights = networks.named(files[0], given)
+    size = -(-given.shard_size // given.batch_size) * given.batch_size
+    shards = list_shards(given.images, given.root, size, given.max_pixels)
+    judges = Judges(
+        tuple((str(file.path.resolve()), file.sha256) for file in files),
+        absolute(spec),
+        None if weights is None else os.path.abspath(weights),
+        given.device,
+        given.compiled,
+        given.engine,
+        *given.promise,
+        None if given.classes is None else os.path.abspath(given.classes),
+        tuple(method_names(given.method or [])),
+    )
+    job = ScoreJob(shards, given.output.resolve(), judges, given.passes(), given.decide, given.evidence)
+    with claimed(given.output, folder=True), resumable(), executor_of(given) as executor:
+        assert executor is not None
+        manifest = job.run(executor)
+    tell_scored(given.output, manifest, given.as_json)
+    end(manifest["failed"], manifest["rows"])
+
+
+def merge(given: MergeCommand) -> None:
+    """Write the rows of all shards to one file, in the order of the images."""
+    manifest = read_manifest(given.folder)
+    columns, marked = manifest["columns"], dict[str, Discoveries]()
+    if given.fdr is not None:
+        marked = find_discoveries(all_rows(given.folder, manifest), columns, given.fdr)
+    with claimed(given.output):
+        rows = discovered(all_rows(given.folder, manifest), marked)
+        write_rows(given.output, rows, with_discovery(columns, marked))
+    tell_scored(given.output, manifest, given.as_json, marked)

@@ -1,0 +1,1 @@
+"""Work in shards, by processes of this machine or by Ray: scoring and the extraction of activations."""

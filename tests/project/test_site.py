@@ -1,0 +1,85 @@
+"""The site: it builds strictly, every public name has a docstring, and every command and name has a page."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import adascale
+from benchmarks.site import command_pages, hooks, name_pages
+from tests.conftest import ROOT
+
+
+def documented(thing: Any, name: str) -> list[str]:
+    """The public parts of a class or function that have no docstring."""
+    if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+        return []
+    missing = [] if inspect.getdoc(thing) else [name]
+    if inspect.isclass(thing):
+        fields = getattr(thing, "__dataclass_fields__", {})
+        for part, value in vars(thing).items():
+            if part in fields or part.startswith("_"):
+                continue
+            of = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+            if inspect.isroutine(of) and not inspect.getdoc(getattr(thing, part)):
+                missing.append(f"{name}.{part}")
+    return missing
+
+
+def test_public_names_have_docstrings() -> None:
+    found = [missing for name in adascale.__all__ for missing in documented(getattr(adascale, name), name)]
+    for module, names in name_pages.listed().items():
+        loaded = importlib.import_module(module)
+        found += [] if loaded.__doc__ else [module]
+        found += [missing for name in names for missing in documented(getattr(loaded, name), f"{module}.{name}")]
+    assert found == []
+
+
+def test_every_command_and_every_public_name_is_on_a_page() -> None:
+    pages = hooks.pages()
+    for name, command in command_pages.commands().items():
+        page = pages[f"reference/cli/{name}.md"]
+        assert all(
+            f"`{option}`" in page for one in command.params if one.param_type_name == "option" for option in one.opts
+        )
+    reference = "\n".join(text for address, text in pages.items() if address.startswith("reference/python/"))
+    homes = [f"adascale.{home}.{name}" for home, names in adascale._HOMES.items() for name in names]
+    assert [name for name in homes if f"::: {name}\n" not in reference] == []
+    assert [module for module in name_pages.listed() if f"::: {module}\n" not in reference] == []
+
+
+def test_links_that_leave_the_docs_lead_to_pages() -> None:
+    text = (
+        "[costs](../benchmarks/RESULTS.md#int8), [code](../benchmarks/docs.py), [a](https://example.org), [b](api.md)"
+    )
+    expected = "[costs](results/costs.md#int8), code, [a](https://example.org), [b](api.md)"
+    assert hooks.relinked(text, "speed.md") == expected
+    assert hooks.relinked("[a](docs/api.md)", "project/contributing.md") == "[a](../api.md)"
+    assert hooks.relinked("[a](../none.md)", "speed.md") == "[a](../none.md)"  # for the strict build to complain about
+
+
+@pytest.mark.slow
+def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 60
+    for page in pages:
+        text = page.read_text("utf8")
+        fetched = [part for tag in ("script", "link", "img") for part in _sources(text, tag) if "://" in part]
+        assert fetched == [], page.name
+    assert "OODDetector" in (tmp_path / "site" / "search" / "search_index.js").read_text("utf8")
+
+
+def _sources(text: str, tag: str) -> list[str]:
+    """What the tags of a page load."""
+    found = re.findall(rf"<{tag}\b[^>]*>", text)
+    return [source for one in found if "canonical" not in one for source in re.findall(r'(?:src|href)="([^"]*)"', one)]
