@@ -64,7 +64,7 @@ class Wanted(NamedTuple):
     shard: int
     rows: range
     known: bool
-    lacking: Sequence[View]
+    lacking: Sequence[Need]
 
 
 class ShardCache:
