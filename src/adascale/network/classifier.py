@@ -318,10 +318,8 @@ class Classifier:
 
     def cannot(self, need: Need) -> str:
         """Why this network, once located, cannot give what a method needs; empty if it can."""
-        if isinstance(need, View) and need.network is None:
-            return ""
         try:
-            with self._opened():
+            with self._opened() if isinstance(need, Tap) or need.network is not None else nullcontext():
                 return self._inner.cannot(self._network, need)
         except InputError as error:
             return str(error)

@@ -85,6 +85,8 @@ class Inner:
             except InputError as error:
                 return str(error)
             return ""
+        if need.network is None:
+            return ""
         if need.network == "dropout" and not self._found.dropouts():
             return f"{kind(network)} has no dropout module with p > 0, so that there is nothing to switch on."
         stages = self._found.maps()
