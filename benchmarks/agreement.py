@@ -23,6 +23,8 @@ from torch import Tensor, nn
 from adascale import AdascaleWarning, Classifier, Head, Outputs, detectors, extract_batch
 from adascale.core.extras import optional
 from adascale.network.ready import ready_network
+from benchmarks.agreement_inside import INSIDE, Staged
+from benchmarks.agreement_inside import scores as inside_scores
 from benchmarks.field import write_block
 
 AGREED = 0.999
@@ -168,11 +170,17 @@ def odin(model: nn.Module, images: Tensor) -> float:
     return rank_correlation(ours, package().ODIN(model)(images).detach().double())
 
 
+def inside(name: str, net: Staged, train: tuple[Tensor, Tensor], test: Tensor) -> float:
+    """The same for a method that looks inside the network."""
+    return rank_correlation(*inside_scores(name, package(), net, train, test))
+
+
 def table(found: Mapping[str, float], version: str) -> str:
     """The correlations as Markdown."""
     lines = [f"| ours | pytorch-ood {version} | rank correlation | |", "|---|---|---|---|"]
     for name, value in found.items():
-        theirs, note = (PAIRS[name].theirs, PAIRS[name].deviates) if name in PAIRS else ("ODIN", "")
+        pair = PAIRS.get(name) or INSIDE.get(name)
+        theirs, note = (pair.theirs, pair.deviates) if pair else ("ODIN", "")
         lines.append(f"| `{name}` | {theirs} | {np.floor(value * 1e5) / 1e5:.5f} | {note} |")
     return "\n".join(lines)
 
@@ -194,7 +202,17 @@ def measured(data: Path) -> dict[str, float]:
     train, test = extract_batch(classifier, learned[0], (), learned[1]), extract_batch(classifier, scored)
     both = given(train, test, classifier.head)
     found = {name: correlation(name, both, classifier.head) for name in PAIRS}
-    return {**found, "odin": odin(classifier.model, torch.cat([scored[:100], scored[-100:]]))}
+    found["odin"] = odin(classifier.model, torch.cat([scored[:100], scored[-100:]]))
+    net = _staged(classifier.model)
+    names = [name for name in INSIDE if name != "mc_dropout"]  # this network has no dropout
+    return {**found, **{name: inside(name, net, learned, scored) for name in names}}
+
+
+def _staged(model: Any) -> Staged:
+    """The network of the tests in the parts that pytorch-ood takes."""
+    first = nn.Sequential(model.conv1, model.bn1, nn.ReLU(), model.layer1)
+    rest = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), model.linear)
+    return Staged(model, [first, model.layer2, model.layer3], rest, ("layer1", "layer2", "layer3"))
 
 
 def main() -> None:

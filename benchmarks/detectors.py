@@ -4,7 +4,8 @@
 
 For each method: fit and score time as a multiple of one float32 product ``features @ W.T`` of the same rows (measured
 beside it, best of three), and the peak memory beyond the inputs. Two sizes show how they grow. Fitting sees N rows,
-scoring min(N, 2000).
+scoring min(N, 2000). Methods that look inside the network are given four made-up layers, of D/8, D/4, D/2 and D
+channels and 4 positions; "tapped" is what they keep of an image, in KB, where a feature map is never kept.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from typing import Any
 
 import torch
 
-from adascale import AdascaleError, AdascaleWarning, Head, Outputs, View, detectors
+from adascale import AdascaleError, AdascaleWarning, Head, Outputs, Tap, View, detectors
+from adascale.core.types import Need
+from adascale.maths.layers import reduced
 
 DEFAULT_SIZES = ["5000,512,100", "20000,512,100"]
 _SCORED = 2_000
 
 
 def made_up(
-    n: int, features: int, classes: int, views: tuple[View, ...], seed: int = 0, signal: float = 3.0
+    n: int, features: int, classes: int, needs: tuple[Need, ...], seed: int = 0, signal: float = 3.0
 ) -> tuple[Outputs, Head]:
     """ReLU-like features around class directions; perturbed ones nearby. Built in place: nothing is left over."""
     generator = torch.Generator().manual_seed(seed)
@@ -41,7 +44,22 @@ def made_up(
         )
     values.clamp_min_(0)
     logits = values @ head.weight.T
-    return Outputs(logits, values, dict.fromkeys(views, values), labels), head
+    views = dict.fromkeys((need for need in needs if isinstance(need, View)), values)
+    taps = {need: _layers(values, need) for need in needs if isinstance(need, Tap)}
+    return Outputs(logits, values, views, labels, taps), head
+
+
+def _layers(values: torch.Tensor, tap: Tap) -> tuple[torch.Tensor, ...]:
+    """What the tap gives of maps that are made of the features."""
+    found = []
+    for share in (8, 4, 2, 1):
+        channels = values[:, : values.shape[1] // share]
+        pieces = (
+            rows[:, :, None, None] * torch.linspace(0.5, 1.5, 4).view(2, 2) for rows in torch.split(channels, 1024)
+        )
+        gradient = tap.needs_gradient
+        found.append(torch.cat([reduced(maps, tap, 1e-3 * maps if gradient else None) for maps in pieces]))
+    return tuple(found)
 
 
 def peak_beyond(work: Callable[[], object]) -> float:
@@ -75,10 +93,11 @@ def best_of(repeats: int, work: Callable[[], object]) -> float:
 
 def measure(cls: type[detectors.Detector], n: int, features: int, classes: int, repeats: int) -> dict[str, Any]:
     detector = cls()
-    outputs, head = made_up(n, features, classes, detector.views)
+    outputs, head = made_up(n, features, classes, detector.wants)
     scored = outputs[:_SCORED]
     weight = head.weight.T.contiguous()
     row: dict[str, Any] = {"method": cls.name, "n": n, "features": features, "classes": classes}
+    row["tapped_kb"] = sum(layer[:1].nbytes for layers in outputs.taps.values() for layer in layers) / 1024
     try:
         row["fit_mb"] = peak_beyond(lambda: detector.fit(outputs, head))
     except AdascaleError as error:
@@ -100,7 +119,8 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", AdascaleWarning)
     if not arguments.json:
-        print("| method | N, D, C | fit / product | score / product | fit MB | score MB |\n|---|---|---|---|---|---|")
+        print("| method | N, D, C | fit / product | score / product | fit MB | score MB | tapped KB |")
+        print("|---|---|---|---|---|---|---|")
     for name in arguments.methods:
         for size in arguments.sizes:
             n, features, classes = map(int, size.split(","))
@@ -108,10 +128,11 @@ def main() -> None:
             if arguments.json:
                 print(json.dumps(row), flush=True)
             elif "error" in row:
-                print(f"| {name} | {size} | {row['error']} | | | |", flush=True)
+                print(f"| {name} | {size} | {row['error']} | | | | |", flush=True)
             else:
                 times = f"{row['fit']:.2f} | {row['score']:.2f}"
-                print(f"| {name} | {size} | {times} | {row['fit_mb']:.0f} | {row['score_mb']:.0f} |", flush=True)
+                memory = f"{row['fit_mb']:.0f} | {row['score_mb']:.0f} | {row['tapped_kb']:.1f}"
+                print(f"| {name} | {size} | {times} | {memory} |", flush=True)
 
 
 if __name__ == "__main__":

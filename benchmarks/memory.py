@@ -71,7 +71,8 @@ def fill(job: Job) -> None:
 
 
 def job(arguments: argparse.Namespace, cache: Path) -> Job:
-    names = [cls.name for cls in detectors.ALL] if "all" in arguments.methods else arguments.methods
+    every = [cls.name for cls in detectors.ALL if not cls().looks_inside]  # what is stored are features
+    names = every if "all" in arguments.methods else arguments.methods
     entries = [Entry(name, detectors.get(name)()) for name in names]
     made = network(arguments.features, arguments.classes)
     return Job(made, images(arguments.images), entries, cache, passes=Passes(BATCH))

@@ -88,6 +88,30 @@ class SmallNet(nn.Module):
         return self.fc(self.features(x))
 
 
+class StagedNet(nn.Module):
+    """A stem, three stages with activations that write in place, dropout, 12 features, a linear head."""
+
+    def __init__(self, classes: int = 5) -> None:
+        super().__init__()
+        self.stem, self.pool = nn.Conv2d(3, 4, 3, 2, 1), nn.MaxPool2d(2)
+        self.layer1, self.layer2, self.layer3 = _Stage(4, 6, 1), _Stage(6, 8, 2), _Stage(8, 12, 2)
+        self.drop, self.fc = nn.Dropout(0.5), nn.Linear(12, classes)
+
+    def forward(self, x: Tensor) -> Any:
+        x = self.layer3(self.layer2(self.layer1(self.pool(self.stem(x)))))
+        return self.fc(self.drop(x.mean((2, 3))))
+
+
+class _Stage(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)
+        self.again, self.relu = nn.Conv2d(outputs, outputs, 3, 1, 1), nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Any:
+        return self.relu(self.again(self.relu(self.norm(self.conv(x)))))
+
+
 def seeded(make: Callable[[], nn.Module], seed: int = 0) -> nn.Module:
     """The network with random but settled weights; batch norm statistics are not the trivial ones."""
     with torch.random.fork_rng(devices=[]):

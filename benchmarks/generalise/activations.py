@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from adascale import Classifier, Head, InputError, Outputs, View
+from adascale.core.types import Need
 from adascale.decision.fitting import Outliers
 from adascale.extraction.extract import extract
 from adascale.images.loader import load_batches
@@ -51,7 +52,7 @@ class Subject:
     def outliers(self, rows: Tensor) -> Outliers:
         """For a fit on these rows of ``val``: outliers made from those that parameters are chosen on."""
 
-        def found(chosen: Sequence[int], views: Sequence[View]) -> dict[str, Outputs]:
+        def found(chosen: Sequence[int], views: Sequence[Need]) -> dict[str, Outputs]:
             return {kind: outputs[rows[list(chosen)]] for kind, outputs in self.made.items()}
 
         return found

@@ -18,8 +18,8 @@ def single_methods() -> list[Candidate]:
     """Every method as a user gets it by its name, with random pixels: AdaSCALE is tuned, the others have defaults."""
     found = []
     for name in detectors.names():
-        if name not in _LEFT_OUT:
-            cls = detectors.get(name)
+        cls = detectors.get(name)
+        if name not in _LEFT_OUT and not cls().looks_inside:  # what is stored are features
             parameters = {"pixels": "random"} if any(one.name == "pixels" for one in fields(cls)) else {}
             found.append(Candidate(name, cls(**parameters)))
     return found

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         NotFittedError,
     )
     from adascale.core.shards import Shards
-    from adascale.core.types import Head, Outputs, View
+    from adascale.core.types import Head, Outputs, Tap, View
     from adascale.decision.ood_detector import OODDetector
     from adascale.detectors import Detector
     from adascale.detectors.learning import fit_shards
@@ -52,6 +52,7 @@ __all__ = [
     "Outputs",
     "Preprocess",
     "Shards",
+    "Tap",
     "Verdict",
     "View",
     "__version__",
@@ -69,7 +70,7 @@ _HOMES = {
     "core.answers": ("Decision", "Verdict"),
     "core.errors": tuple(name for name in __all__ if name.endswith(("Error", "Warning"))),
     "core.shards": ("Shards",),
-    "core.types": ("Head", "Outputs", "View"),
+    "core.types": ("Head", "Outputs", "Tap", "View"),
     "decision.ood_detector": ("OODDetector",),
     "detectors": ("Detector",),
     "detectors.learning": ("fit_shards",),

@@ -87,14 +87,20 @@ def test_a_run_hashes_its_network_once_and_verifies_each_shard_once(
 
 
 def test_everything_from_a_fresh_cache(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All methods: one pass with two gradients, trivial pixels, random pixels, ODIN's, I-ODIN's."""
+    """All methods: one pass with the gradients and all inner layers, trivial pixels, random pixels, ODIN's, I-ODIN's.
+
+    Two images show the inner layers, once. This network has no second stage and no dropout to change.
+    """
     settings = ["--set", "knn.k=5", "--set", "vim.dim=8", "--tune", "none"]
     passed = sum(bench(suite, monkeypatch, "a", "--method", "all", *settings))
-    assert passed == PROBE + 5 * (40 + 70 + 20 + 20) + 40
+    assert passed == PROBE + 2 + 5 * (40 + 70 + 20 + 20) + 40
     rows = table(suite, "a")
     labels = {row["method"] for row in rows}
     left_out = json.loads((suite / "a" / "results.json").read_text())["reproduce"]["networks"]["Net"]["left_out"]
     assert labels | set(left_out) == {cls.name for cls in detectors.ALL}
+    assert labels >= {"gram", "mds_ensemble", "nac"}
+    assert "no dropout module" in left_out["mc_dropout"]
+    assert "fewer than 2 stages" in left_out["rankfeat"]
     assert {row["dataset"] for row in rows} == {"n", "f", "nearood", "farood"}
 
 

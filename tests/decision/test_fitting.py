@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from adascale import InputError, Outputs, View, detectors
+from adascale.core.types import Need
 from adascale.decision.fitting import Plan
 from adascale.detectors import Detector
 from adascale.maths.split import split
@@ -26,9 +27,9 @@ class Seen:
 
     def __init__(self) -> None:
         self.chosen: list[int] = []
-        self.views: list[View] = []
+        self.views: list[Need] = []
 
-    def __call__(self, chosen: Sequence[int], views: Sequence[View]) -> dict[str, Outputs]:
+    def __call__(self, chosen: Sequence[int], views: Sequence[Need]) -> dict[str, Outputs]:
         self.chosen, self.views = list(chosen), list(views)
         moved = OUTPUTS[torch.tensor(chosen)]
         return {"moved": replace(moved, features=moved.features * 1.5)}
@@ -83,7 +84,7 @@ def test_at_most_200_images_judge_and_all_but_the_held_out_ones_are_fitted_on() 
     outputs = example_outputs(1000, (View(),), seed=4)[0]
     asked: list[int] = []
 
-    def outliers(chosen: Sequence[int], _: Sequence[View]) -> dict[str, Outputs]:
+    def outliers(chosen: Sequence[int], _: Sequence[Need]) -> dict[str, Outputs]:
         asked.extend(chosen)
         moved = outputs[torch.tensor(chosen)]
         return {"moved": replace(moved, features=moved.features * 1.5)}

@@ -7,10 +7,14 @@ from functools import lru_cache
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from adascale import AdascaleError, Outputs
 from adascale.testing import example_outputs
 from benchmarks import agreement, field
+from benchmarks.agreement_inside import INSIDE, Staged, scores
+from tests.conftest import StagedNet, seeded
 
 
 @lru_cache
@@ -38,8 +42,27 @@ def test_the_same_order(name: str) -> None:
         assert found >= agreement.AGREED
 
 
+@pytest.mark.parametrize("name", INSIDE)
+@pytest.mark.filterwarnings("ignore:var")
+def test_the_same_order_inside_a_network(name: str) -> None:
+    net: Any = seeded(StagedNet).eval()
+    generator = torch.Generator().manual_seed(1)
+    images, test = torch.randn(400, 3, 32, 32, generator=generator), torch.randn(80, 3, 32, 32, generator=generator)
+    test[40:] *= 2
+    with torch.no_grad():
+        net.fc.bias -= net(images).mean(0)  # every class is predicted now and then
+        labels = net(images).argmax(1)
+    parts = [nn.Sequential(net.stem, net.pool, net.layer1), net.layer2, net.layer3]
+    rest = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), net.drop, net.fc)
+    staged = Staged(net, parts, rest, ("layer1", "layer2", "layer3"))
+    ours, theirs = scores(name, installed(), staged, (images, labels), test)
+    assert ours.shape == theirs.shape == (80,)
+    if not INSIDE[name].deviates:
+        assert agreement.rank_correlation(ours, theirs) >= agreement.AGREED
+
+
 def test_every_method_that_both_have_is_compared() -> None:
-    assert {*agreement.PAIRS, "odin"} == {*field.ours_by_name(field.PYTORCH_OOD), "gmm"}
+    assert {*agreement.PAIRS, *INSIDE, "odin"} == {*field.ours_by_name(field.PYTORCH_OOD), "gmm"}
     assert {pair.theirs for pair in agreement.PAIRS.values()} <= {*field.PYTORCH_OOD}
 
 

@@ -17,6 +17,7 @@ from adascale.detectors.msp import MSP
 from adascale.detectors.shaping import LOGIT_SCORES, Shaping
 from adascale.maths.activations import energy
 from adascale.testing import CHECKS, check_detector, example_outputs
+from tests.inside import INSIDE
 
 ADAPTIVE = [cls for cls in detectors.ALL if issubclass(cls, Adaptive)]
 
@@ -263,6 +264,7 @@ def test_diagnostics_are_declared_and_empty_by_default() -> None:
             *("odin", "iodin", "mds", "rmds", "mahalanobis_pp", "gmm", "knn", "nnguide", "line", "she", "vim"),
             "residual",
             "openmax",
+            *INSIDE,
         ):
             assert tuple(cls().fit(outputs, head).diagnostics(outputs)) == cls.diagnosed
     assert {cls.name for cls in detectors.ALL if cls.diagnosed} == {"combined", "adascale_a", "adascale_l"}

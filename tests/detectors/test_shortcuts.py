@@ -262,9 +262,10 @@ def test_light_methods_at_the_borders_of_their_small_chunks(name: str) -> None:
 def test_no_score_writes_into_float64_outputs() -> None:
     """Where no conversion makes a copy, an operation in place would reach the caller's tensors."""
     for cls in detectors.ALL:
-        made, head = example_outputs(300, cls().views)
+        made, head = example_outputs(300, cls().wants)
         views = {view: moved.double() for view, moved in made.views.items()}
-        given = Outputs(made.logits.double(), made.features.double(), views, made.labels)
+        taps = {tap: tuple(layer.double() for layer in layers) for tap, layers in made.taps.items()}
+        given = Outputs(made.logits.double(), made.features.double(), views, made.labels, taps)
         method = cls().fit(given, head)
         before = [given.logits.clone(), given.features.clone(), *(view.clone() for view in given.views.values())]
         method.score(given)

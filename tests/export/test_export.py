@@ -22,6 +22,7 @@ from adascale.export import proof, writing
 from adascale.export.engines import read_record, runner
 from adascale.export.graph import OUTPUTS, DecisionGraph
 from tests.conftest import SmallNet, images, seeded
+from tests.inside import INSIDE
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -186,7 +187,7 @@ def test_a_file_that_answers_otherwise_is_refused(
 
 
 # Every method, with one representative network; those that need an input gradient are tested elsewhere.
-METHODS = [name for name in detectors.names() if name not in ("odin", "iodin", "combined")]
+METHODS = [name for name in detectors.names() if name not in ("odin", "iodin", "combined", *INSIDE)]
 
 
 @pytest.mark.slow
@@ -202,6 +203,25 @@ def test_every_method_is_exported(name: str, tmp_path: Path) -> None:
         scale = float(detector._calibrated().scores.abs().max())
         torch.testing.assert_close(found.score, expected.score, rtol=1e-4, atol=1e-4 * scale)
         assert torch.equal(found.is_ood, expected.is_ood)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["odin", "iodin"])
+def test_methods_with_an_input_gradient_are_exported(name: str, tmp_path: Path) -> None:
+    """The file moves the same values as Python does: all of them, or the one with the largest gradient."""
+    detector = fitted(name)
+    detector.export(tmp_path / "model.onnx", verify=varied(20, 3))
+    given = varied(7, 9)
+    assert_same(load_exported(tmp_path / "model.onnx")(given), detector(given))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("mds_ensemble", "reads inner layers.*use mds"), ("gaia_z", "use gradnorm")]
+)
+def test_methods_of_inner_layers_are_refused_by_name(name: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=f"{name} cannot be exported: .*{words}"):
+        fitted(name).export(tmp_path / "model.onnx")
+    assert not list(tmp_path.iterdir())
 
 
 def test_one_logit_and_a_named_head(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from adascale import Classifier, InputError, Outputs, View, detectors, extract, extract_batch
+from adascale.core.types import Need
 from adascale.extraction.batches import batches
 from adascale.extraction.perturb import perturb
 from tests.conftest import SmallNet, images, seeded
@@ -39,7 +40,7 @@ class Counter:
         self.backwards += 1
 
 
-def counted(views: list[View], n: int = 4) -> Counter:
+def counted(views: Sequence[Need], n: int = 4) -> Counter:
     model = seeded(SmallNet)
     classifier = Classifier(model).locate(images(2))
     counter = Counter(model)
@@ -60,11 +61,26 @@ def test_random_views_share_one_batch_without_any_gradient() -> None:
 
 
 def test_all_methods_cost_one_extraction() -> None:
-    counter = counted([view for cls in detectors.ALL for view in cls().views if "odin" not in cls.name])
+    of_input = [(cls.name, view) for cls in detectors.ALL for view in cls().views if not view.network]
+    counter = counted([view for name, view in of_input if "odin" not in name])
     assert (counter.forwards, counter.backwards) == ([4, 4, 4], 1)  # clean; trivial pixels; random ones, for combined
-    with_odin = counted([view for cls in detectors.ALL for view in cls().views])
+    with_odin = counted([view for _, view in of_input])
     # One more gradient, that of the cross-entropy, and a pass each for ODIN and I-ODIN.
     assert (with_odin.forwards, with_odin.backwards) == ([4, 4, 4, 4, 4], 2)
+
+
+def test_inner_layers_cost_no_pass_and_a_changed_network_one() -> None:
+    """All taps of all methods in the clean pass, with one backward for each objective; layers are found once, on two
+    images.
+    """
+    taps = [tap for cls in detectors.ALL for tap in cls().taps if tap.layers != "activations"]  # it has norms alone
+    assert {tap.reduce for tap in taps} >= {"mean", "gram", "attribution", "gradient_share", "gradient_mean"}
+    with_taps = counted([View(), *taps])
+    # Backward through the head: from the largest logit, to the input and the layers at once, and from the divergence.
+    assert (with_taps.forwards, with_taps.backwards) == ([2, 4, 4], 2)
+    plain = counted([tap for tap in taps if not tap.needs_gradient])
+    assert (plain.forwards, plain.backwards) == ([2, 4], 0)
+    assert counted([View(network="rank_one"), View("random")]).forwards == [8, 2, 4]
 
 
 def test_values_are_those_of_the_network() -> None:

@@ -38,7 +38,8 @@ class Profiler:
         self._values = torch.empty(4, most, dtype=torch.float64)  # in one piece, as the scores are (bench.run)
 
     def add(self, outputs: Outputs) -> None:
-        finite = finite_rows(outputs, [view for view in self.method.views if view in outputs.views])
+        known = {*outputs.views, *outputs.taps}
+        finite = finite_rows(outputs, [need for need in self.method.wants if need in known])
         seen = self.method.diagnostics(outputs if finite.all() else outputs[finite])
         if not seen:
             return

@@ -16,7 +16,7 @@ from adascale.bench.suites import SuiteImages
 from adascale.core.errors import InputError
 from adascale.core.progress import progress
 from adascale.core.shards import Shards
-from adascale.core.types import Outputs, View
+from adascale.core.types import Need, Outputs, Tap
 from adascale.decision.fitting import Fitted, Outliers, Plan
 from adascale.decision.ood_detector import OODDetector
 from adascale.decision.tuning import Judge, Point, Tuning, grid
@@ -108,12 +108,14 @@ class Job:
 
     def run(self) -> ModelRun:
         """Extract what is missing, fit every method, score every set."""
-        views = list(dict.fromkeys(view for entry in self.entries for view in self._views(entry)))
-        val = self.extracted("val", self.images.val, views)
-        learning = any(entry.method.learns_from_train for entry in self.entries)
-        train = self.extracted("train", self.images.train, ()) if learning and self.images.train is not None else None
+        self._leave_out_impossible()
+        needs = list(dict.fromkeys(need for entry in self.entries for need in self._needs(entry)))
+        val = self.extracted("val", self.images.val, needs)
+        learning = [entry for entry in self.entries if entry.method.learns_from_train]
+        taps = [need for entry in learning for need in self._needs(entry) if isinstance(need, Tap)]
+        train = self.extracted("train", self.images.train, taps) if learning and self.images.train is not None else None
         kinds = {name: kind for name, (kind, _) in tested(self.images).items()}
-        extracted = self._tested(views)
+        extracted = self._tested(needs)
         self._fit(val, train)
         deployed = next((label for label in (f"{DEFAULT}{_TUNED}", DEFAULT) if label in self.methods), "")
         with_profile = [label for label, method in self.methods.items() if has_profile(method)]
@@ -154,12 +156,12 @@ class Job:
         for entry in (entry for entry in self.entries if entry.deployed):
             yield from (entry.label, entry.method.name)
 
-    def _tested(self, views: Sequence[View]) -> dict[str, Extracted]:
+    def _tested(self, needs: Sequence[Need]) -> dict[str, Extracted]:
         """The outputs of every tested set. A set without a readable image is left out, unless it is the ID set."""
         found = {}
         for name, (kind, images) in tested(self.images).items():
             try:
-                found[name] = self.extracted(name, images, views)
+                found[name] = self.extracted(name, images, needs)
             except UnreadableError as error:
                 if kind == "id":
                     raise
@@ -169,21 +171,32 @@ class Job:
             raise InputError(f"{self.network.name}: no OOD set has an image that can be read: {reasons}.")
         return found
 
-    def _views(self, entry: Entry) -> Sequence[View]:
-        """The views that a line needs: those of its grid if it is deployed, else those of the method as it is."""
-        return self._as_fit(entry).views if entry.deployed else entry.method.views
+    def _leave_out_impossible(self) -> None:
+        """Lines that need what the network cannot give are left out before any long work."""
+        needed = {entry.label: self._needs(entry) for entry in self.entries}
+        lacking = self.extractor.cannot(self.images.val, [need for needs in needed.values() for need in needs])
+        for label, needs in needed.items():
+            if reason := next((lacking[need] for need in needs if need in lacking), ""):
+                self.left_out[label] = reason
+        self.entries = [entry for entry in self.entries if entry.label not in self.left_out]
+        if not self.entries:
+            raise InputError(f"{self.network.name}: no method can be used: {next(iter(self.left_out.values()))}")
+
+    def _needs(self, entry: Entry) -> Sequence[Need]:
+        """What a line needs: what its grid does if it is deployed, else what the method does as it is."""
+        return self._as_fit(entry).needs if entry.deployed else entry.method.wants
 
     def _as_fit(self, entry: Entry) -> Plan:
         """The plan of `OODDetector.fit` with nothing but these parameters given."""
         plan = OODDetector(self.network.classifier, entry.method, split_seed=self.seed).plan()
         return replace(plan, given=entry.given)
 
-    def extracted(self, name: str, images: ImageSet, views: Sequence[View], tamper: Tamper | None = None) -> Extracted:
+    def extracted(self, name: str, images: ImageSet, needs: Sequence[Need], tamper: Tamper | None = None) -> Extracted:
         """The outputs of an image set, from the cache as far as they are there."""
         title = f"{self.network.name}: {name} ({len(images)} images)"
         try:
             about = {"suite": self.images.name, "network": self.network.name, "set": name}
-            return self.extractor.extract(images, views, title, tamper, about)
+            return self.extractor.extract(images, needs, title, tamper, about)
         except UnreadableError as error:
             raise UnreadableError(error.failures, f"{self.network.name}, set {name}: ") from error
         except InputError as error:
@@ -212,10 +225,10 @@ class Job:
         return one is not None and label != other and one.parameters == self.methods[other].parameters
 
     def _plan_of(self, entry: Entry) -> Plan:
-        """The plan of a line that is not deployed. Views that the other lines have no use for are not extracted."""
+        """The plan of a line that is not deployed. What the other lines have no use for is not extracted."""
         method, points = entry.method, None
         if entry.tune is not None:
-            points = [p for p in grid(method, entry.space()) if replace(method, **p).views == method.views]
+            points = [p for p in grid(method, entry.space()) if replace(method, **p).wants == method.wants]
         return self._plan(method, points, entry.tune)
 
     def tune(self, method: Detector, points: Sequence[Point], judge: Judge) -> Tuning:
@@ -225,9 +238,9 @@ class Job:
         """
         learned: Outputs | Shards | None = None
         plan, train = self._plan(method, points, judge), self.images.train
-        val = self.extracted("val", self.images.val, plan.views)
+        val = self.extracted("val", self.images.val, plan.needs)
         if train is not None and plan.takes_train and not plan.train_overlaps:
-            learned = self.extracted("train", train, ()).learnable()
+            learned = self.extracted("train", train, plan.taps).learnable()
         _, tuning = plan.choose(val.load(), self.network.classifier.head, learned, self._outliers(plan, val))
         assert tuning is not None  # the plan wants it, and there are outliers
         return tuning
@@ -239,12 +252,12 @@ class Job:
         return replace(plan, train_overlaps=plan.wanted and plan.takes_train and self._train_overlaps)
 
     def _outliers(self, plan: Plan, val: Extracted) -> Outliers:
-        def outliers(chosen: Sequence[int], views: Sequence[View]) -> dict[str, Outputs]:
+        def outliers(chosen: Sequence[int], needs: Sequence[Need]) -> dict[str, Outputs]:
             if plan.judge == "ood":
-                return {name: self.extracted(name, found, views).load() for name, found in self.images.ood_val.items()}
+                return {name: self.extracted(name, found, needs).load() for name, found in self.images.ood_val.items()}
             usable = tuple(val.usable[i] for i in chosen)
             ones = self._parts.setdefault(usable, self.images.val.subset(usable))  # so that it is hashed once
-            return {name: self.extracted(name, ones, views, make).load() for name, make in OUTLIERS.items()}
+            return {name: self.extracted(name, ones, needs, make).load() for name, make in OUTLIERS.items()}
 
         return outliers
 

@@ -1,4 +1,4 @@
-"""What passes between the network and the methods: `Head`, `View`, `Outputs`."""
+"""What passes between the network and the methods: `Head`, `View`, `Outputs` (and `Tap`, of inner layers)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from torch import Tensor
 
 from adascale.core.displays import drawn
 from adascale.core.errors import InputError
+from adascale.core.taps import Tap as Tap
 
 Pixels = Literal["trivial", "random", "salient", "largest", "all"]
+Change = Literal["rank_one", "dropout"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +86,10 @@ class View:
     ``g`` is the gradient of the predicted class's logit, or, where a temperature ``T`` is given, of the cross-entropy
     of ``z / T`` against the predicted class (ODIN; there ``sign(0) = 1``). std: the step is divided by it, channel by
     channel.
+
+    network: a change of the network in the place of one of the input, for which all else but the seed is left out:
+    ``rank_one`` takes the first singular component off the maps of a stage (see `Tap`), counted by ``stage`` from the
+    end (-1: the last); ``dropout`` switches dropout on, with one mask of ``seed`` for all images.
     """
 
     pixels: Pixels = "trivial"
@@ -92,6 +98,8 @@ class View:
     seed: int = 0
     temperature: float | None = None
     std: tuple[float, ...] = ()
+    network: Change | None = None
+    stage: int = -1
 
     def __post_init__(self) -> None:
         if self.pixels not in get_args(Pixels):
@@ -100,7 +108,17 @@ class View:
             raise InputError(f"fraction={self.fraction}; it is a share of the pixels, above 0 and at most 1.")
         if not (math.isfinite(self.step) and self.seed == int(self.seed)):
             raise InputError(f"step={self.step}, seed={self.seed}; the step is a finite number, the seed a whole one.")
+        if self.network not in (None, *get_args(Change)) or self.stage >= 0:
+            raise InputError(
+                f"network={self.network!r}, stage={self.stage}; choose one of {', '.join(get_args(Change))} or None, "
+                "and count stages from the end: -1, -2, ..."
+            )
         # Fields without effect are set to one value, so that views with the same effect are equal.
+        self._set(stage=self.stage if self.network == "rank_one" else -1)
+        if self.network is not None:
+            self._set(pixels="all", fraction=1.0, step=0.0, temperature=None, std=())
+            self._set(seed=self.seed if self.network == "dropout" else 0)
+            return
         if self.pixels in ("all", "largest"):
             object.__setattr__(self, "fraction", 1.0)
         if self.pixels == "random":
@@ -108,18 +126,29 @@ class View:
         else:
             object.__setattr__(self, "seed", 0)
 
+    def _set(self, **values: object) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
     @property
     def needs_gradient(self) -> bool:
         """Whether the network's gradient chooses the pixels."""
-        return self.pixels != "random"
+        return self.pixels != "random" and self.network is None
 
     def __str__(self) -> str:
+        if self.network is not None:
+            return f"network/{self.network}/{'seed' if self.network == 'dropout' else 'stage'}=" + str(
+                self.seed if self.network == "dropout" else self.stage
+            )
         parts = [self.pixels, f"o={self.fraction!r}", f"eps={self.step!r}"]
         parts += [f"seed={self.seed}"] if self.pixels == "random" else []
         parts += [f"T={self.temperature!r}"] if self.temperature is not None else []
         parts += [f"std={','.join(map(repr, self.std))}"] if self.std else []
         return "/".join(parts)
 
+
+Need = View | Tap  # what a method asks for besides the clean logits and features
+Layers = tuple[Tensor, ...]  # what a tap gives: for each layer (N, K)
 
 _DTYPES = (torch.float32, torch.float64)
 
@@ -128,12 +157,15 @@ view_of = lru_cache(maxsize=64, typed=True)(View)  # the fields are checked once
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """What a method knows about a batch: logits (N, C), features (N, D), and perturbed features for each view."""
+    """What a method knows about a batch: logits (N, C), features (N, D), perturbed features for each view, and for each
+    tap a few numbers of each layer (N, K).
+    """
 
     logits: Tensor
     features: Tensor
     views: Mapping[View, Tensor] = field(default_factory=dict)
     labels: Tensor | None = None
+    taps: Mapping[Tap, Layers] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("logits", "features"):
@@ -151,6 +183,8 @@ class Outputs:
                     f"Outputs view {view} has shape {tuple(perturbed.shape)}; "
                     f"it must be that of the features, {tuple(self.features.shape)}."
                 )
+        if self.taps:
+            self._settle_taps()
         if self.labels is not None and self.labels.is_floating_point():
             raise InputError(f"Outputs got {self.labels.dtype} labels; give whole class indices.")
         if self.labels is not None and self.labels.dtype != torch.int64:
@@ -160,6 +194,14 @@ class Outputs:
                 f"Outputs got labels of shape {tuple(self.labels.shape)} for {len(self.logits)} samples; "
                 "give one class index for each."
             )
+
+    def _settle_taps(self) -> None:
+        object.__setattr__(self, "taps", {tap: tuple(map(_settled, found)) for tap, found in self.taps.items()})
+        for tap, found in self.taps.items():
+            if wrong := [tuple(one.shape) for one in found if one.ndim != 2 or len(one) != len(self.logits)]:
+                raise InputError(
+                    f"Outputs tap {tap} has a layer of shape {wrong[0]}; it must be ({len(self.logits)}, values)."
+                )
 
     def __len__(self) -> int:
         return len(self.logits)
@@ -174,13 +216,14 @@ class Outputs:
             self.features[rows],
             {view: perturbed[rows] for view, perturbed in self.views.items()},
             None if self.labels is None else self.labels[rows],
+            {tap: tuple(layer[rows] for layer in found) for tap, found in self.taps.items()},
         )
 
     @staticmethod
     def bare(logits: Tensor, features: Tensor, views: Mapping[View, Tensor]) -> Outputs:
         """The same without checks, and on any device: what a trace of a method's formula is given."""
         made = object.__new__(Outputs)
-        vars(made).update(logits=logits, features=features, views=views, labels=None)
+        vars(made).update(logits=logits, features=features, views=views, labels=None, taps={})
         return made
 
     @staticmethod
@@ -194,6 +237,10 @@ class Outputs:
             torch.cat([part.features for part in parts]),
             {view: torch.cat([part.views[view] for part in parts]) for view in parts[0].views},
             torch.cat(labels) if len(labels) == len(parts) else None,
+            {
+                tap: tuple(map(torch.cat, zip(*(part.taps[tap] for part in parts), strict=True)))
+                for tap in parts[0].taps
+            },
         )
 
 

@@ -59,7 +59,7 @@ class Answering:
     def stream(self, images: Any, *, skip_unreadable: bool = False) -> Iterator[Verdict]:
         """Verdicts batch by batch, for more images than fit in memory."""
         for given in self._batches(images, skip_unreadable):
-            verdict = self.judge(extract_batch(self.classifier, given.images, self.method.views))
+            verdict = self.judge(extract_batch(self.classifier, given.images, self.method.wants))
             yield replace(verdict, names=given.names)
 
     def is_ood(self, images: Any) -> Tensor:

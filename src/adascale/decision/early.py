@@ -63,7 +63,7 @@ class _Batch:
     """A batch after its clean pass: the decisions so far, and the images that are still undecided."""
 
     def __init__(self, classifier: Classifier, method: Detector, threshold: float, images: Tensor) -> None:
-        outputs = extract_batch(classifier, images)
+        outputs = extract_batch(classifier, images, method.taps)
         bounds = method.bounds(outputs)
         if bounds is None:
             low, high = torch.full((2, len(images)), torch.nan, dtype=torch.float64)
@@ -88,7 +88,7 @@ def _settle(classifier: Classifier, method: Detector, threshold: float, waiting:
         images = torch.cat([batch.images for batch in group])
         if any(view.needs_gradient for view in method.views):
             # The pass for the gradient gives the clean outputs too, by the engine that gives the perturbed ones.
-            full = extract_batch(classifier, images, method.views)
+            full = extract_batch(classifier, images, method.wants)
         else:
             outputs = Outputs.cat([batch.outputs for batch in group])
             full = replace(outputs, views=extract_views(classifier, images, method.views))

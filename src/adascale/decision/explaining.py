@@ -122,7 +122,7 @@ def explain_one(detector: Answering, batches: Sequence[Given]) -> Explanation:
         raise InputError(f"explain got {count} images; give one.")
     (given,) = (given for given in batches if len(given.images))
     moved: dict[View, Tensor] = {}
-    outputs = extract_batch(detector.classifier, given.images, detector.method.views, moved=moved)
+    outputs = extract_batch(detector.classifier, given.images, detector.method.wants, moved=moved)
     return explanations(detector, given.images, outputs, moved, given.names)[0]
 
 

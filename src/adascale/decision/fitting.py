@@ -17,7 +17,7 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.shards import Shards
-from adascale.core.types import Head, Outputs, View
+from adascale.core.types import Head, Need, Outputs, Tap
 from adascale.decision.tuning import (
     FEWEST_IMAGES,
     KIND_WEIGHTS,
@@ -39,9 +39,9 @@ from adascale.maths.conformal import Calibration
 from adascale.maths.promise import images_needed, in_words
 from adascale.maths.split import Split, split
 
-# Indices of the images to choose parameters on, and the views needed -> outputs of the outliers to tell them from, by
+# Indices of the images to choose parameters on, and what is needed -> outputs of the outliers to tell them from, by
 # name; None if there are none.
-Outliers = Callable[[Sequence[int], Sequence[View]], "Mapping[str, Outputs] | None"]
+Outliers = Callable[[Sequence[int], Sequence[Need]], "Mapping[str, Outputs] | None"]
 
 
 class Fitted(NamedTuple):
@@ -104,10 +104,15 @@ class Plan:
         return grid(self.method, {k: v for k, v in self.method.search_space.items() if k not in self.given})
 
     @property
-    def views(self) -> list[View]:
-        """The distinct views that have to be extracted."""
+    def needs(self) -> list[Need]:
+        """The distinct views and taps that have to be extracted."""
         points: Sequence[Point] = self.grid if self.wanted else [{}]
-        return list(dict.fromkeys(view for point in points for view in replace(self.method, **point).views))
+        return list(dict.fromkeys(need for point in points for need in replace(self.method, **point).wants))
+
+    @property
+    def taps(self) -> list[Tap]:
+        """The inner layers among them, which training images are extracted with, too."""
+        return [need for need in self.needs if isinstance(need, Tap)]
 
     def share(self, train: bool = False) -> float:
         """The share of the images that the method is fitted on, given training images or not."""
@@ -195,7 +200,7 @@ class Plan:
         train = None if train is None else readable(self.method, train)
         n, share = len(outputs), self.share(train is not None)
         chosen = self.chosen(n, train is not None)
-        unknown = outliers(chosen, self.views) if chosen and outliers is not None else None
+        unknown = outliers(chosen, self.needs) if chosen and outliers is not None else None
         parts = self.split(n, train is not None) if unknown else split(n, self.seed, share)
         if share and not len(parts.fitted):
             raise InputError(f"fit got {n} image; {self.method.name} needs one to learn from and one to calibrate.")

@@ -18,7 +18,7 @@ from adascale.core.answers import Decision, Verdict, label_of
 from adascale.core.errors import InputError
 from adascale.core.progress import progress
 from adascale.core.shards import Shards
-from adascale.core.types import Outputs, View
+from adascale.core.types import Need, Outputs
 from adascale.decision.detector_file import NetworkIdentity
 from adascale.decision.ood_detector import OODDetector
 from adascale.extraction.batches import Passes
@@ -54,25 +54,28 @@ def fit_images(
     Returns the images that could not be read and the methods that could not be fitted, each with the reason.
     """
     extractor = Extractor(detectors[0].classifier, _preprocess(detectors[0]), folder, passes, spread)
+    detectors, refused = _possible(detectors, extractor, images)
     plans = [detector.plan(tune) for detector in detectors]
-    found = extractor.extract(images, [v for plan in plans for v in plan.views], "Reading in-distribution images")
+    needs = [need for plan in plans for need in plan.needs]
+    found = extractor.extract(images, needs, "Reading in-distribution images")
     learned: Outputs | Shards | None = None
     failures = dict(found.failures)
     if train is not None and any(plan.takes_train for plan in plans):
-        training = extractor.extract(train, (), "Reading training images")
+        taps = [tap for plan in plans if plan.takes_train for tap in plan.taps]
+        training = extractor.extract(train, taps, "Reading training images")
         learned, failures = training.learnable(), {**failures, **training.failures}
-    tuned_views = [view for plan in plans if plan.chosen(len(found)) for view in plan.views]
+    tuned = [need for plan in plans if plan.chosen(len(found)) for need in plan.needs]
 
     @lru_cache  # one extraction for all detectors
     def made(chosen: tuple[int, ...]) -> dict[str, Outputs]:
         ones, title = images.subset([found.usable[i] for i in chosen]), "Making outliers to tune on"
         kinds = OUTLIERS.items()
-        return {kind: extractor.extract(ones, tuned_views, f"{title} ({kind})", make).load() for kind, make in kinds}
+        return {kind: extractor.extract(ones, tuned, f"{title} ({kind})", make).load() for kind, make in kinds}
 
-    def outliers(chosen: Sequence[int], _: Sequence[View]) -> dict[str, Outputs]:
+    def outliers(chosen: Sequence[int], _: Sequence[Need]) -> dict[str, Outputs]:
         return made(tuple(chosen))
 
-    refused, outputs, names = {}, found.load(), [images.names[i] for i in found.usable]
+    outputs, names = found.load(), [images.names[i] for i in found.usable]
     network = NetworkIdentity(extractor.classifier, extractor.fingerprint)
     for detector in detectors:
         detector.input_shape = found.shape
@@ -82,6 +85,18 @@ def fit_images(
             refused[detector.method.name] = error
         detector.network = network
     return failures, refused
+
+
+def _possible(
+    detectors: Sequence[OODDetector], extractor: Extractor, images: ImageSet
+) -> tuple[list[OODDetector], dict[str, InputError]]:
+    """The detectors whose network can give what they need, and the others, with the reason."""
+    lacking = extractor.cannot(images, [need for detector in detectors for need in detector.method.wants])
+    reasons = {d.method.name: next((lacking[n] for n in d.method.wants if n in lacking), "") for d in detectors}
+    refused = {name: InputError(reason) for name, reason in reasons.items() if reason}
+    if len(refused) == len(detectors):
+        raise next(iter(refused.values()))
+    return [detector for detector in detectors if detector.method.name not in refused], refused
 
 
 def score_images(
@@ -98,13 +113,13 @@ def score_images(
     member of a combined method adds to the score. quiet: without a display of the progress.
     """
     first, names = next(iter(detectors.values())), columns(detectors, evidence=evidence)
-    views = [view for detector in detectors.values() for view in detector.method.views]
+    needs = [need for detector in detectors.values() for need in detector.method.wants]
     with progress("Scoring", len(images), start, quiet) as advance:
         for batch in load_batches(images, _preprocess(first), passes.batch_size, start, passes.workers):
             verdicts: dict[str, Verdict] = {}
             if batch.indices:
                 first.check_shape(batch.images)
-                outputs = extract_batch(first.classifier, batch.images, views)
+                outputs = extract_batch(first.classifier, batch.images, needs)
                 verdicts = {_prefix(detectors, name): d.judge(outputs) for name, d in detectors.items()}
             yield _rows(images, batch, verdicts, names)
             advance(len(batch.indices) + len(batch.failures))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from adascale.core.errors import AdascaleWarning, InputError
-from adascale.core.types import Outputs, View
+from adascale.core.types import Need, Outputs
 from adascale.decision.fitting import Outliers
 from adascale.extraction.extract import extract, extract_batch
 from adascale.extraction.given import Given, given_batches
@@ -151,7 +151,7 @@ def _whole(values: Tensor) -> bool:
 def extract_given(
     batches: Iterable[Given],
     classifier: Classifier,
-    views: Sequence[View],
+    needs: Sequence[Need],
     class_names: tuple[str, ...] = (),
     sample: Sample | None = None,
 ) -> tuple[Outputs, list[tuple[int, ...]], list[str]]:
@@ -166,7 +166,7 @@ def extract_given(
             classifier.locate(given.images)  # again, because weights may have changed since the last fit
             check_count(class_names, len(classifier.head.weight))
         shapes[tuple(given.images.shape[1:])] = None
-        parts.append(extract_batch(classifier, given.images, views, given.labels))
+        parts.append(extract_batch(classifier, given.images, needs, given.labels))
         names += given.names
         if sample is not None:
             sample.add(given.images)
@@ -179,12 +179,12 @@ def extract_given(
 def outliers_of(sample: Sample | None, classifier: Classifier, batch_size: int) -> Outliers:
     """Outliers made from the images of the sample; none if there is no sample or its images differ in size."""
 
-    def outliers(chosen: Sequence[int], views: Sequence[View]) -> dict[str, Outputs] | None:
+    def outliers(chosen: Sequence[int], needs: Sequence[Need]) -> dict[str, Outputs] | None:
         ones = sample.stacked(chosen) if sample is not None else None
         if ones is None:
             return None
         parts = torch.split(ones, batch_size)
-        made = {name: extract(classifier, map(make, parts), views) for name, make in OUTLIERS.items()}
+        made = {name: extract(classifier, map(make, parts), needs) for name, make in OUTLIERS.items()}
         return {name: Outputs.cat(list(found)) for name, found in made.items()}
 
     return outliers

@@ -182,10 +182,10 @@ class OODDetector(Recalibrating):
         plan = self.plan(tune)
         sample = Sample(self.split_seed, MOST_CHOSEN) if plan.wanted else None
         given = self._batches(images, skip=True)
-        outputs, shapes, names = extract_given(given, self.classifier, plan.views, self.class_names, sample)
+        outputs, shapes, names = extract_given(given, self.classifier, plan.needs, self.class_names, sample)
         learned = None
         if train is not None and plan.takes_train:
-            learned, *_ = extract_given(self._batches(train, skip=True), self.classifier, ())
+            learned, *_ = extract_given(self._batches(train, skip=True), self.classifier, plan.taps)
         self.probe_shape, self.input_shape = shapes[0], shapes[0] if len(shapes) == 1 else None
         outliers = outliers_of(sample, self.classifier, self.batch_size)
         return self.fit_outputs(outputs, learned, outliers, tune=tune, source=source_in_words(images), names=names)

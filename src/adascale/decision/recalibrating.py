@@ -93,7 +93,7 @@ def confirmed(
         twice += [name for name in given.names if name in known]
         known |= set(given.names)
         if fresh:
-            outputs = extract_batch(classifier, given.images[fresh], method.views)
+            outputs = extract_batch(classifier, given.images[fresh], method.wants)
             scores.append(method.score(outputs).cpu())
             classes.append(outputs.logits.argmax(1).cpu())
             names += [given.names[i] for i in fresh] if given.names else []

@@ -97,6 +97,8 @@ def check_learned(method: Detector, head: Head) -> None:
     generator = torch.Generator().manual_seed(0)
     features = torch.rand(2, head.weight.shape[1], generator=generator)
     logits = features @ head.weight.float().T + (0 if head.bias is None else head.bias.float())
+    if method.taps:
+        return  # the widths of inner layers are known to the network alone
     rows = Outputs(logits, features, {view: features.flip(0) for view in method.views})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

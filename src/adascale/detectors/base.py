@@ -14,7 +14,7 @@ from torch import Tensor
 
 from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.core.shards import Shards
-from adascale.core.types import Head, Outputs, View
+from adascale.core.types import Head, Need, Outputs, Tap, View
 from adascale.detectors import parameters
 from adascale.detectors.learning import Fitting, learn
 from adascale.detectors.needs import NOT_FINITE, Needs, check_shapes
@@ -62,6 +62,7 @@ class Detector(ABC):
     in_pieces: ClassVar[bool] = False  # `_score` itself keeps its temporaries in the processor's cache
     # What needs no look beforehand, because no score of entries that are not finite is finite.
     shows_infinite: ClassVar[tuple[Literal["logits", "features"], ...]] = ()
+    nearest: ClassVar[str] = "mds"  # of methods that look inside the network: the one to export in its place
     passes: ClassVar[str] = "1 forward"  # through the network with the default parameters, as `views` implies
     diagnosed: ClassVar[tuple[str, ...]] = ()  # what `diagnostics` gives
 
@@ -77,6 +78,21 @@ class Detector(ABC):
     def views(self) -> tuple[View, ...]:
         """The perturbed inputs that the method needs besides the clean one."""
         return ()
+
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        """The reductions of inner layers that the method needs; they are made during the clean pass."""
+        return ()
+
+    @property
+    def wants(self) -> tuple[Need, ...]:
+        """Views and taps: what has to be extracted besides the clean logits and features."""
+        return (*self.views, *self.taps)
+
+    @property
+    def looks_inside(self) -> bool:
+        """Whether the method needs inner layers or a changed network, and so more than stored features."""
+        return bool(self.taps) or any(view.network is not None for view in self.views)
 
     def for_input(self, std: tuple[float, ...]) -> Detector:
         """The method for a network whose input is normalised with this deviation; most methods ignore it."""
@@ -128,7 +144,7 @@ class Detector(ABC):
 
     def needs(self, head: Head) -> Needs:
         """What the samples to learn from must have."""
-        return Needs(self.name, self.fits_on, self.views, self.reads_features, tuple(head.weight.shape))
+        return Needs(self.name, self.fits_on, self.wants, self.reads_features, tuple(head.weight.shape))
 
     def score(self, outputs: Outputs) -> Tensor:
         """OOD scores (N,), float64, higher = more OOD; +inf for rows with NaN or infinite activations in what the
@@ -153,6 +169,10 @@ class Detector(ABC):
     @property
     def untraceable(self) -> str:
         """Why `formula` cannot be used for this fitted method, and which method can be taken; empty if it can."""
+        if any(view.network is not None for view in self.views):
+            return f"it runs a changed network, and exported graphs have the network as it is; use {self.nearest}"
+        if self.taps:
+            return f"it reads inner layers, and exported graphs give features and logits alone; use {self.nearest}"
         return ""
 
     @property
@@ -252,7 +272,7 @@ class Detector(ABC):
         if "_learn" in vars(owner):
             yield from self._learn(head)
         else:
-            self._fit((yield Rows(self.views)), head)
+            self._fit((yield Rows(self.wants)), head)
 
     @abstractmethod
     def _score(self, outputs: Outputs) -> Tensor:
@@ -282,12 +302,12 @@ class Detector(ABC):
 
     def _guarded_score(self, chunk: Outputs) -> Tensor:
         logits, features = (part not in self.shows_infinite for part in ("logits", "features"))
-        if all_finite(looked_at(chunk, self.views, features and self.reads_features, logits)):
+        if all_finite(looked_at(chunk, self.wants, features and self.reads_features, logits)):
             scores = self._scored(chunk)
             if math.isfinite(scores.item() if len(scores) == 1 else scores.sum()):
                 return scores
         else:
-            finite = finite_rows(chunk, self.views, self.reads_features)
+            finite = finite_rows(chunk, self.wants, self.reads_features)
             scores = torch.full((len(chunk),), math.inf, dtype=torch.float64)
             if finite.any():
                 scores[finite] = self._scored(chunk[finite])
@@ -302,12 +322,13 @@ class Detector(ABC):
     def _ready(self, outputs: Outputs) -> None:
         if not self.is_fitted:
             raise NotFittedError(f"{self.name} is not fitted (or a parameter changed since): call fit first.")
-        check_shapes(self.name, self.views, outputs, tuple(self.head_.weight.shape))
+        check_shapes(self.name, self.wants, outputs, tuple(self.head_.weight.shape))
 
 
 def passes_of(detector: Detector) -> str:
     """The passes through the network that a configured method needs, in words."""
     gradients = sum(view.needs_gradient for view in detector.views)
+    gradients += len({tap.objective for tap in detector.taps if tap.objective is not None})
     return f"{1 + len(detector.views)} forward" + (f", {gradients} backward" if gradients else "")
 
 

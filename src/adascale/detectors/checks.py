@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 
@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
-from adascale.core.types import Head, Outputs, View
+from adascale.core.types import Head, Layers, Need, Outputs, Tap, View
 from adascale.detectors import registry
 from adascale.detectors.base import COSTS, SIGNED_FEATURES, Detector, passes_of
+from adascale.maths.layers import reduced
 
 __all__ = ["CHECKS", "check_detector", "example_outputs"]
 
@@ -49,9 +50,9 @@ def check_detector(make: Callable[[], Detector]) -> None:
                 raise AssertionError(f'{name}: {type(error).__name__} in the check "{during}": {reason}.') from error
 
 
-def example_outputs(n: int, views: tuple[View, ...], *, ood: bool = False, seed: int = 0) -> tuple[Outputs, Head]:
+def example_outputs(n: int, needs: Sequence[Need], *, ood: bool = False, seed: int = 0) -> tuple[Outputs, Head]:
     """Outputs of an imaginary network after a ReLU: ID samples activate the features of their class, OOD samples
-    activate features at random.
+    activate features at random. Its inner layers are parts of the features as maps, before the ReLU.
     """
     drawn = torch.Generator().manual_seed(0)
     weight = torch.randn(_CLASSES, _FEATURES, generator=drawn) / 4
@@ -63,15 +64,27 @@ def example_outputs(n: int, views: tuple[View, ...], *, ood: bool = False, seed:
     features = base.clamp_min(0)
     shaken = {
         view: (base + torch.randn(n, _FEATURES, generator=noise) * (1.5 if ood else 0.05)).clamp_min(0)
-        for view in views
+        for view in needs
+        if isinstance(view, View)
     }
-    return Outputs(head(features).float(), features, shaken, labels), head
+    tapped = {tap: _tapped(base, tap, ood, noise) for tap in needs if isinstance(tap, Tap)}
+    return Outputs(head(features).float(), features, shaken, labels, tapped), head
+
+
+def _tapped(base: Tensor, tap: Tap, ood: bool, noise: torch.Generator) -> Layers:
+    """Two layers of 16 and 32 channels. Gradients of ID samples are small and have zeros, those of others neither."""
+    layers = []
+    for maps in (base.view(-1, 16, 2, 4), base[:, :64].reshape(-1, 32, 1, 2)):
+        drawn = torch.randn(maps.shape, generator=noise)
+        gradient = 2 * drawn if ood else torch.where(drawn > 0, 1e-3 * drawn, 0)
+        layers.append(reduced(maps, tap, gradient if tap.needs_gradient else None))
+    return tuple(layers)
 
 
 def _fitted(make: Callable[[], Detector]) -> tuple[Detector, Outputs]:
     detector = make()
-    reference, head = example_outputs(_REFERENCE, detector.views)
-    return detector.fit(reference, head), example_outputs(64, detector.views, seed=5)[0]
+    reference, head = example_outputs(_REFERENCE, detector.wants)
+    return detector.fit(reference, head), example_outputs(64, detector.wants, seed=5)[0]
 
 
 def _declares_what_it_is(make: Callable[[], Detector]) -> None:
@@ -92,7 +105,7 @@ def _init_only_stores(make: Callable[[], Detector]) -> None:
     detector = make()
     _promise(not detector.is_fitted, "a new detector must not be fitted")
     with _raised(NotFittedError, "score before fit must raise NotFittedError"):
-        detector.score(example_outputs(2, detector.views)[0])
+        detector.score(example_outputs(2, detector.wants)[0])
 
 
 def _scores_are_finite_float64(make: Callable[[], Detector]) -> None:
@@ -106,7 +119,7 @@ def _scores_are_finite_float64(make: Callable[[], Detector]) -> None:
 
 def _higher_means_ood(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
-    ood, _ = example_outputs(64, detector.views, ood=True, seed=6)
+    ood, _ = example_outputs(64, detector.wants, ood=True, seed=6)
     wins = 100 * float((detector.score(ood)[:, None] > detector.score(outputs)[None]).double().mean())
     _promise(wins > 85, f"an easy OOD sample scores higher than an ID sample in {wins:.0f} % of pairs, not over 85 %")
 
@@ -123,7 +136,7 @@ def _split_and_order_do_not_matter(make: Callable[[], Detector]) -> None:
 def _inputs_stay_untouched(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     before = copy.deepcopy(outputs)
-    reference, head = example_outputs(_REFERENCE, detector.views)
+    reference, head = example_outputs(_REFERENCE, detector.wants)
     kept = copy.deepcopy(reference)
     detector.fit(reference, head).score(outputs)
     for old, new in zip(_tensors(before) + _tensors(kept), _tensors(outputs) + _tensors(reference), strict=True):
@@ -133,9 +146,9 @@ def _inputs_stay_untouched(make: Callable[[], Detector]) -> None:
 def _fitting_twice_is_fitting_once(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     once = detector.score(outputs)
-    other, head = example_outputs(_REFERENCE // 2, detector.views, seed=9)
+    other, head = example_outputs(_REFERENCE // 2, detector.wants, seed=9)
     detector.fit(other, head)
-    reference, head = example_outputs(_REFERENCE, detector.views)
+    reference, head = example_outputs(_REFERENCE, detector.wants)
     _promise(torch.equal(detector.fit(reference, head).score(outputs), once), "a second fit must start from scratch")
 
 
@@ -146,7 +159,7 @@ def _changed_parameters_forget(make: Callable[[], Detector]) -> None:
         _promise(not detector.is_fitted, f"assigning {field.name} must make the detector unfitted")
         with _raised(NotFittedError, "score after a parameter has changed must raise NotFittedError"):
             detector.score(outputs)
-        detector.fit(*example_outputs(_REFERENCE, detector.views))
+        detector.fit(*example_outputs(_REFERENCE, detector.wants))
 
 
 def _degenerate_rows_are_finite(make: Callable[[], Detector]) -> None:
@@ -155,7 +168,8 @@ def _degenerate_rows_are_finite(make: Callable[[], Detector]) -> None:
     rows[1] -= 1
     rows[2, 3] = 5
     rows[3] += 1
-    made = Outputs(detector.head_(rows).float(), rows, {view: rows + 0.01 for view in outputs.views})
+    shaken = {view: rows + 0.01 for view in outputs.views}
+    made = Outputs(detector.head_(rows).float(), rows, shaken, taps=_of_zeros(outputs, 4))
     _promise(detector.score(made).isfinite().all(), "zero, negative, one-hot and constant rows must have finite scores")
 
 
@@ -164,7 +178,7 @@ def _broken_rows_are_ood(make: Callable[[], Detector]) -> None:
     logits, features = outputs.logits.clone(), outputs.features.clone()
     read = features if detector.reads_features else logits
     read[0, 0], read[1, 1] = math.nan, math.inf
-    broken = Outputs(logits, features, outputs.views)
+    broken = Outputs(logits, features, outputs.views, taps=outputs.taps)
     scores = detector.score(broken)
     _promise((scores[:2] == math.inf).all(), "rows with NaN or infinite activations must score +inf")
     _close(scores[2:], detector.score(outputs)[2:], "a row with NaN must not change the scores of other rows")
@@ -174,11 +188,14 @@ def _sizes_and_types(make: Callable[[], Detector]) -> None:
     detector, outputs = _fitted(make)
     _promise(detector.score(outputs[:0]).shape == (0,), "no samples must give no scores")
     double = Outputs(
-        outputs.logits.double(), outputs.features.double(), {v: a.double() for v, a in outputs.views.items()}
+        outputs.logits.double(),
+        outputs.features.double(),
+        {view: a.double() for view, a in outputs.views.items()},
+        taps={tap: tuple(layer.double() for layer in layers) for tap, layers in outputs.taps.items()},
     )
     _close(detector.score(double), detector.score(outputs), "float64 inputs must give the scores of float32 inputs")
     with _raised(InputError, "outputs of another shape must raise InputError"):
-        detector.score(Outputs(outputs.logits[:, 1:], outputs.features))
+        detector.score(Outputs(outputs.logits[:, 1:], outputs.features, taps=outputs.taps))
 
 
 def _state_round_trip(make: Callable[[], Detector]) -> None:
@@ -229,4 +246,10 @@ def _raised(error: type[Exception], promise: str) -> Iterator[None]:
 
 def _tensors(outputs: Outputs) -> list[Tensor]:
     labels = [] if outputs.labels is None else [outputs.labels]
-    return [outputs.logits, outputs.features, *outputs.views.values(), *labels]
+    layers = [layer for found in outputs.taps.values() for layer in found]
+    return [outputs.logits, outputs.features, *outputs.views.values(), *layers, *labels]
+
+
+def _of_zeros(outputs: Outputs, rows: int) -> dict[Tap, Layers]:
+    """What layers of zeros look like."""
+    return {tap: tuple(torch.zeros_like(layer[:rows]) for layer in found) for tap, found in outputs.taps.items()}

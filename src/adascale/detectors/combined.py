@@ -11,7 +11,7 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.shards import Shards
-from adascale.core.types import Head, Outputs, Pixels, View
+from adascale.core.types import Head, Outputs, Pixels, Tap, View
 from adascale.detectors import registry
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.configure import configured
@@ -106,8 +106,14 @@ class Combined(Detector):
 
     @property
     def views(self) -> tuple[View, ...]:
-        members = [voice.method for voice in self.voices_.values()] if self.is_fitted else self.made().values()
-        return tuple(dict.fromkeys(view for member in members for view in member.views))
+        return tuple(dict.fromkeys(view for member in self._speaking() for view in member.views))
+
+    @property
+    def taps(self) -> tuple[Tap, ...]:
+        return tuple(dict.fromkeys(tap for member in self._speaking() for tap in member.taps))
+
+    def _speaking(self) -> Collection[Detector]:
+        return [voice.method for voice in self.voices_.values()] if self.is_fitted else self.made().values()
 
     @property
     def learns_from_train(self) -> bool:
@@ -229,7 +235,7 @@ class Combined(Detector):
         table = torch.full((len(outputs), len(self.voices_)), torch.inf, dtype=torch.float64)
         start = 0
         for chunk in in_chunks(outputs):
-            rows = finite_rows(chunk, self.views)
+            rows = finite_rows(chunk, self.wants)
             if rows.any():
                 table[start : start + len(chunk)][rows] = self._table(chunk if rows.all() else chunk[rows])
             start += len(chunk)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
-from adascale.core.types import Outputs, View
+from adascale.core.types import Need, Outputs, Tap
 from adascale.detectors.rows import finite_rows, rowwise
 
 NOT_FINITE = "Every reference sample has NaN or infinite activations; check weights and preprocessing."
@@ -21,7 +21,7 @@ class Needs:
 
     name: str
     fits_on: str
-    views: tuple[View, ...]
+    wants: tuple[Need, ...]
     features: bool
     shape: tuple[int, ...]
 
@@ -29,8 +29,8 @@ class Needs:
         """Which samples are usable, after the outputs were checked."""
         if len(reference) and self.fits_on in ("val+labels", "train+labels"):
             _check_labels(self.name, self.fits_on, reference)
-        check_shapes(self.name, self.views, reference, self.shape)
-        return rowwise(reference, lambda chunk: finite_rows(chunk, self.views, self.features), torch.bool)
+        check_shapes(self.name, self.wants, reference, self.shape)
+        return rowwise(reference, lambda chunk: finite_rows(chunk, self.wants, self.features), torch.bool)
 
     def usable(self, reference: Outputs) -> Outputs:
         """The usable samples: a copy only where some are left out."""
@@ -41,10 +41,14 @@ class Needs:
         return InputError(f"{self.name} learns from in-distribution samples and got none; pass them to fit.")
 
 
-def check_shapes(name: str, views: Sequence[View], outputs: Outputs, shape: tuple[int, ...]) -> None:
-    """Refuse outputs without these views, or of another head."""
-    for view in views:
-        if view not in outputs.views:
+def check_shapes(name: str, wants: Sequence[Need], outputs: Outputs, shape: tuple[int, ...]) -> None:
+    """Refuse outputs without these views and taps, or of another head."""
+    for view in wants:
+        if isinstance(view, Tap):
+            if view not in outputs.taps:
+                has = ", ".join(map(str, outputs.taps)) or "none"
+                raise InputError(f"{name} needs the inner layers {view}; these outputs have {has}. Extract them too.")
+        elif view not in outputs.views:
             has = ", ".join(map(str, outputs.views)) or "none"
             raise InputError(f"{name} needs the view {view}; these outputs have {has}. Extract it as well.")
     given = (outputs.logits.shape[1], outputs.features.shape[1])

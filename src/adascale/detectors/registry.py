@@ -63,6 +63,7 @@ OURS = {
     "mds": "mds:MDS",
     "rmds": "rmds:RMDS",
     "mahalanobis_pp": "mahalanobis_pp:MahalanobisPP",
+    "mds_ensemble": "mds_ensemble:MDSEnsemble",
     "gmm": "gmm:GMM",
     "vim": "vim:ViM",
     "residual": "vim:Residual",
@@ -78,6 +79,13 @@ OURS = {
     "cadref": "cadref:CADRef",
     "openmax": "openmax:OpenMax",
     "weiper": "weiper:WeiPer",
+    "gram": "gram:Gram",
+    "combood": "combood:CombOOD",
+    "nac": "nac:NAC",
+    "gaia_z": "gaia:GAIA_Z",
+    "gaia_a": "gaia:GAIA_A",
+    "rankfeat": "rankfeat:RankFeat",
+    "mc_dropout": "mc_dropout:MCDropout",
     "activation_shift": "adascale:ActivationShift",
 }
 FITTED_ON = {

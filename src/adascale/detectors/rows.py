@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from adascale.core.types import Outputs, View
+from adascale.core.types import Need, Outputs, Tap
 from adascale.maths.pieces import finite_sums
 
 _CHUNK_VALUES = 2**21
@@ -25,7 +25,8 @@ def in_chunks(outputs: Outputs, light: bool = False) -> Iterator[Outputs]:
 
 
 def _chunk_rows(outputs: Outputs, light: bool = False) -> int:
-    widest = max(1, outputs.features.shape[1], outputs.logits.shape[1])
+    tapped = (layer.shape[1] for layers in outputs.taps.values() for layer in layers)
+    widest = max(1, outputs.features.shape[1], outputs.logits.shape[1], *tapped)
     return max(1, _LIGHT_VALUES // widest) if light else max(64, _CHUNK_VALUES // max(2048, widest))
 
 
@@ -50,12 +51,14 @@ def rowwise(
     return result
 
 
-def finite_rows(outputs: Outputs, views: Sequence[View], features: bool = True) -> Tensor:
+def finite_rows(outputs: Outputs, needs: Sequence[Need], features: bool = True) -> Tensor:
     """Which samples have finite activations in all that a method looks at."""
-    return torch.stack([finite_sums(part) for part in looked_at(outputs, views, features)]).all(0)
+    return torch.stack([finite_sums(part) for part in looked_at(outputs, needs, features)]).all(0)
 
 
-def looked_at(outputs: Outputs, views: Sequence[View], features: bool = True, logits: bool = True) -> list[Tensor]:
-    """The tensors that a method with these views reads: the logits and the features if it reads them, the views."""
+def looked_at(outputs: Outputs, needs: Sequence[Need], features: bool = True, logits: bool = True) -> list[Tensor]:
+    """The tensors that a method with these needs reads: the logits and the features if it reads them, views, taps."""
     clean = [part for part, read in ((outputs.logits, logits), (outputs.features, features)) if read]
-    return [*clean, *(outputs.views[view] for view in views)]
+    for need in needs:
+        clean += outputs.taps[need] if isinstance(need, Tap) else [outputs.views[need]]
+    return clean

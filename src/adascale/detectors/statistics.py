@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from adascale.core.types import Outputs, View
+from adascale.core.types import Layers, Need, Outputs, Tap, View
 from adascale.detectors.rows import rowwise
 
 State = dict[str, Tensor]
@@ -108,9 +108,9 @@ class Count(Sums):
 
 @dataclass(frozen=True)
 class Rows(Gathered):
-    """The samples themselves: all of their outputs with these views, or their features alone."""
+    """The samples themselves: all of their outputs with these views and taps, or their features alone."""
 
-    views: tuple[View, ...] = ()
+    wants: tuple[Need, ...] = ()
     features_alone: bool = False
     blocked = False
 
@@ -118,14 +118,20 @@ class Rows(Gathered):
         if self.features_alone:
             return {"features": outputs.features}
         labels = {} if outputs.labels is None else {"labels": outputs.labels}
-        views = {f"view {i}": outputs.views[view] for i, view in enumerate(self.views)}
-        return {"logits": outputs.logits, "features": outputs.features, **labels, **views}
+        views = {str(view): outputs.views[view] for view in self.wants if isinstance(view, View)}
+        taps = (tap for tap in self.wants if isinstance(tap, Tap))
+        layers = {f"{tap}#{i}": layer for tap in taps for i, layer in enumerate(outputs.taps[tap])}
+        return {"logits": outputs.logits, "features": outputs.features, **labels, **views, **layers}
 
     def value(self, state: State) -> Any:
         if self.features_alone:
             return state["features"]
-        views = {view: state[f"view {i}"] for i, view in enumerate(self.views)}
-        return Outputs(state["logits"], state["features"], views, state.get("labels"))
+        views = {view: state[str(view)] for view in self.wants if isinstance(view, View)}
+        taps = {tap: self._layers(tap, state) for tap in self.wants if isinstance(tap, Tap)}
+        return Outputs(state["logits"], state["features"], views, state.get("labels"), taps)
+
+    def _layers(self, tap: Tap, state: State) -> Layers:
+        return tuple(state[name] for i in range(len(state)) if (name := f"{tap}#{i}") in state)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ class Fitted:
         """What the method is given for these inputs (N, C, H, W)."""
         if self.quantised is not None:
             return self.quantised.outputs(images, batch_size)
-        return Outputs.cat(list(extract(self.classifier, images, self.method.views, batch_size)))
+        return Outputs.cat(list(extract(self.classifier, images, self.method.wants, batch_size)))
 
 
 INPUTS = ("images", "alpha")

@@ -14,9 +14,9 @@ from adascale.core.errors import AdascaleError, InputError
 from adascale.core.memory import memory_bytes
 from adascale.core.progress import Advance, progress
 from adascale.core.shards import Run, Shards
-from adascale.core.types import Outputs, View
+from adascale.core.types import Layers, Need, Outputs, Tap, View
 from adascale.extraction.batches import Passes
-from adascale.extraction.extract import extract_batch, extract_views
+from adascale.extraction.extract import extract_batch, extract_needs, parted
 from adascale.images.loader import load_ranges
 from adascale.images.outliers import Tamper
 from adascale.images.preprocess import Preprocess
@@ -64,15 +64,16 @@ class Wanted(NamedTuple):
     shard: int
     rows: range
     known: bool
-    lacking: Sequence[View]
+    lacking: Sequence[Need]
 
 
 class ShardCache:
     """Shards 0, 1, 2, ... of one extraction, in the folder named by its key.
 
-    A shard is one file with the clean outputs and the views that were extracted with them; a view that is extracted
-    later has a file of its own. A damaged file, or one with another key, counts as missing. Every file is verified
-    once, when it is first looked up; what this object has written itself is not verified again.
+    A shard is one file with the clean outputs and the views and taps that were extracted with them; what is extracted
+    later has a file of its own. A tap has a tensor for each layer, ``TAP#0``, ``TAP#1``, ... A damaged file, or one
+    with another key, counts as missing. Every file is verified once, when it is first looked up; what this object has
+    written itself is not verified again.
     """
 
     def __init__(self, folder: str | Place, key: str) -> None:
@@ -80,26 +81,29 @@ class ShardCache:
         self._known: dict[int, ShardInfo] = {}
         self._tensors: set[tuple[int, str]] = set()
 
-    def look_up(self, index: int, views: Sequence[View]) -> tuple[ShardInfo | None, list[View]]:
-        """What is on disk of a shard (None: nothing), and which of the views are missing."""
+    def look_up(self, index: int, needs: Sequence[Need]) -> tuple[ShardInfo | None, list[Need]]:
+        """What is on disk of a shard (None: nothing), and which of the views and taps are missing."""
         if index not in self._known:
             found = self._verified(self._path(index))
             if found is None:
-                return None, list(views)
+                return None, list(needs)
             rows, record = len(found.tensors.get("logits", ())), found.record
             self._known[index] = ShardInfo(rows, record["failures"], record["head"], tuple(record["shape"]))
             self._tensors |= {(index, name) for name in found.tensors}
         info = self._known[index]
-        return info, [view for view in views if info.rows and not self._has(index, view)]
+        return info, [need for need in needs if info.rows and not self._has(index, need)]
 
-    def read(self, index: int, views: Sequence[View]) -> dict[str, Tensor]:
-        """The tensors of a shard that was looked up or written: logits, features, labels if known, and these views."""
+    def read(self, index: int, needs: Sequence[Need]) -> dict[str, Tensor]:
+        """The tensors of a shard that was looked up or written: logits, features, labels if known, and what is asked
+        for.
+        """
         try:
             tensors = load_tensors(self._path(index), KIND, verify=False).tensors
-            for view in views:
-                if str(view) not in tensors:
-                    tensors |= load_tensors(self._path(index, view), KIND, verify=False).tensors
-            names = ("logits", "features", *map(str, views), *(["labels"] if "labels" in tensors else []))
+            for need in needs:
+                if _first(need) not in tensors:
+                    tensors |= load_tensors(self._path(index, need), KIND, verify=False).tensors
+            asked = [name for need in needs for name in _names(need, tensors)]
+            names = ("logits", "features", *asked, *(["labels"] if "labels" in tensors else []))
             return {name: tensors[name] for name in names}
         except (TensorFileError, KeyError) as error:
             raise InputError(
@@ -111,27 +115,31 @@ class ShardCache:
         tensors = {}
         if outputs is not None:
             tensors = {"logits": outputs.logits, "features": outputs.features}
-            tensors |= {str(view): tensor for view, tensor in outputs.views.items()}
+            tensors |= _named(outputs.views, outputs.taps)
             tensors |= {} if outputs.labels is None else {"labels": outputs.labels}
         record = {"key": self.key, "failures": info.failures, "head": info.head, "shape": info.shape}
         save_tensors(self._path(index), tensors, record, KIND)
         self._known[index] = info
         self._tensors |= {(index, name) for name in tensors}
 
-    def write_view(self, index: int, view: View, perturbed: Tensor) -> None:
-        save_tensors(self._path(index, view), {str(view): perturbed}, {"key": self.key}, KIND)
-        self._tensors.add((index, str(view)))
+    def write_needs(self, index: int, views: Mapping[View, Tensor], taps: Mapping[Tap, Layers]) -> None:
+        """Write what was extracted later, each view and tap to a file of its own."""
+        parts: dict[Need, dict[str, Tensor]] = {view: _named({view: found}, {}) for view, found in views.items()}
+        parts |= {tap: _named({}, {tap: found}) for tap, found in taps.items()}
+        for need, tensors in parts.items():
+            save_tensors(self._path(index, need), tensors, {"key": self.key}, KIND)
+            self._tensors |= {(index, name) for name in tensors}
 
-    def _has(self, index: int, view: View) -> bool:
-        """Whether the shard has the view, in its own file or in that of the view."""
-        if (index, str(view)) not in self._tensors:
-            found = self._verified(self._path(index, view))
-            if found and len(found.tensors.get(str(view), ())) == self._known[index].rows:
-                self._tensors.add((index, str(view)))
-        return (index, str(view)) in self._tensors
+    def _has(self, index: int, need: Need) -> bool:
+        """Whether the shard has the view or tap, in its own file or in that of the need."""
+        if (index, _first(need)) not in self._tensors:
+            found = self._verified(self._path(index, need))
+            if found and len(found.tensors.get(_first(need), ())) == self._known[index].rows:
+                self._tensors.add((index, _first(need)))
+        return (index, _first(need)) in self._tensors
 
-    def _path(self, index: int, view: View | None = None) -> Place:
-        return self.folder / f"{index:06d}{'' if view is None else '.' + cache_key(view)[:12]}.safetensors"
+    def _path(self, index: int, need: Need | None = None) -> Place:
+        return self.folder / f"{index:06d}{'' if need is None else '.' + cache_key(need)[:12]}.safetensors"
 
     def _verified(self, path: Place) -> TensorFile | None:
         try:
@@ -139,6 +147,23 @@ class ShardCache:
         except TensorFileError:
             return None
         return found if found.record.get("key") == self.key else None
+
+
+def _first(need: Need) -> str:
+    """The name of the tensor of a view, or of the first of a tap."""
+    return f"{need}#0" if isinstance(need, Tap) else str(need)
+
+
+def _names(need: Need, tensors: Mapping[str, Tensor]) -> list[str]:
+    """The names of the tensors of a view or tap among these; of a tap in the order of its layers."""
+    if isinstance(need, View):
+        return [str(need)]
+    return [name for i in range(len(tensors)) if (name := f"{need}#{i}") in tensors]
+
+
+def _named(views: Mapping[View, Tensor], taps: Mapping[Tap, Layers]) -> dict[str, Tensor]:
+    layers = {f"{tap}#{i}": layer for tap, found in taps.items() for i, layer in enumerate(found)}
+    return {**{str(view): tensor for view, tensor in views.items()}, **layers}
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +175,7 @@ class Extracted:
     """
 
     cache: ShardCache
-    views: Sequence[View]
+    needs: Sequence[Need]
     rows: Sequence[int]
     failures: Mapping[str, str]
     usable: Sequence[int]
@@ -161,13 +186,13 @@ class Extracted:
 
     def _shards(self) -> Iterator[dict[str, Tensor]]:
         """The tensors of the shards in order, those of one shard in memory at a time."""
-        return (self.cache.read(index, self.views) for index, rows in enumerate(self.rows) if rows)
+        return (self.cache.read(index, self.needs) for index, rows in enumerate(self.rows) if rows)
 
     def chunks(self, rows: int = 1024) -> Iterator[Outputs]:
         """The shards joined to pieces of at least ``rows`` rows; the last piece may have fewer."""
         waiting: list[Outputs] = []
         for tensors in self._shards():
-            waiting.append(_outputs(tensors, self.views))
+            waiting.append(_outputs(tensors, self.needs))
             if sum(map(len, waiting)) >= rows:
                 yield Outputs.cat(waiting)
                 waiting = []
@@ -185,12 +210,12 @@ class Extracted:
                     whole[name] = part.new_empty(len(self), *part.shape[1:])
                 whole[name][start:stop] = part
             start = stop
-        return _outputs(whole, self.views)
+        return _outputs(whole, self.needs)
 
     def shards(self, run: Run = map) -> Shards:
         """All outputs as shards that are read when they are needed. run: see `Shards`."""
         cache, used = self.cache, [index for index, rows in enumerate(self.rows) if rows]
-        reads = [partial(_read_shard, cache.folder.parent, cache.key, index, tuple(self.views)) for index in used]
+        reads = [partial(_read_shard, cache.folder.parent, cache.key, index, tuple(self.needs)) for index in used]
         return Shards(reads, [self.rows[index] for index in used], run)
 
     def learnable(self) -> Outputs | Shards:
@@ -200,13 +225,15 @@ class Extracted:
         return self.load() if row * len(self) <= memory_bytes() // 2 else self.shards()
 
 
-def _read_shard(folder: Place, key: str, index: int, views: tuple[View, ...]) -> Outputs:
-    return _outputs(ShardCache(folder, key).read(index, views), views)
+def _read_shard(folder: Place, key: str, index: int, needs: tuple[Need, ...]) -> Outputs:
+    return _outputs(ShardCache(folder, key).read(index, needs), needs)
 
 
-def _outputs(tensors: Mapping[str, Tensor], views: Sequence[View]) -> Outputs:
-    found = {view: tensors[str(view)] for view in views}
-    return Outputs(tensors["logits"], tensors["features"], found, tensors.get("labels"))
+def _outputs(tensors: Mapping[str, Tensor], needs: Sequence[Need]) -> Outputs:
+    views, taps = parted(needs)
+    perturbed = {view: tensors[str(view)] for view in views}
+    layers = {tap: tuple(tensors[name] for name in _names(tap, tensors)) for tap in taps}
+    return Outputs(tensors["logits"], tensors["features"], perturbed, tensors.get("labels"), layers)
 
 
 class Spread(Protocol):
@@ -255,10 +282,22 @@ class Extractor:
         key = cache_key(*self.network, *made_by)
         return self._caches.setdefault(key, ShardCache(self.folder, key))
 
+    def cannot(self, images: ImageSet, needs: Sequence[Need]) -> dict[Need, str]:
+        """Which of the views and taps the network cannot give, with the reason. The first images that can be read are
+        loaded to find out, if any need concerns the inside of the network.
+        """
+        inside = [need for need in dict.fromkeys(needs) if isinstance(need, Tap) or need.network is not None]
+        ranges = [range(i, min(i + 2, len(images))) for i in range(0, len(images), 2)] if inside else []
+        for batch in load_ranges(images, self.preprocess, ranges, 1):
+            if batch.indices:
+                _locate(self.classifier, batch.images)
+                return {need: reason for need in inside if (reason := self.classifier.cannot(need))}
+        return {}
+
     def extract(
         self,
         images: ImageSet,
-        views: Sequence[View],
+        needs: Sequence[Need],
         title: str = "Reading images",
         tamper: Tamper | None = None,
         about: Mapping[str, object] | None = None,
@@ -267,12 +306,12 @@ class Extractor:
 
         about: what a cache that outlives the run records about them; while they are needed, no one removes them.
         """
-        views, size = list(dict.fromkeys(views)), self.passes.batch_size
+        needs, size = list(dict.fromkeys(needs)), self.passes.batch_size
         cache = self.cache_of(images, tamper)
         if about is not None:
             use(self.folder, cache.folder.name, {**about, "images": len(images)}, cache)
         ranges = [range(i, min(i + size, len(images))) for i in range(0, len(images), size)]
-        found = (cache.look_up(index, views) for index in range(len(ranges)))
+        found = (cache.look_up(index, needs) for index in range(len(ranges)))
         wanted = [
             Wanted(index, ranges[index], info is not None, lacking)
             for index, (info, lacking) in enumerate(found)
@@ -284,7 +323,7 @@ class Extractor:
                 self.spread(self, images, cache, wanted, tamper, advance)
             else:
                 self.fill(images, cache, wanted, tamper, advance)
-        return self._extracted(images, cache, views, len(ranges))
+        return self._extracted(images, cache, needs, len(ranges))
 
     def fill(
         self,
@@ -302,8 +341,7 @@ class Extractor:
                 _locate(self.classifier, inputs)
                 inputs = inputs if tamper is None else tamper(inputs)
             if known:
-                for view, perturbed in extract_views(self.classifier, inputs, lacking).items():
-                    cache.write_view(index, view, perturbed)
+                cache.write_needs(index, *extract_needs(self.classifier, inputs, lacking))
             else:
                 outputs = extract_batch(self.classifier, inputs, lacking, batch.labels) if batch.indices else None
                 failed = {images.keys[i]: reason for i, reason in batch.failures.items()}
@@ -311,7 +349,7 @@ class Extractor:
                 cache.write(index, outputs, ShardInfo(len(batch.indices), failed, head, shape))
             advance(len(rows))
 
-    def _extracted(self, images: ImageSet, cache: ShardCache, views: Sequence[View], count: int) -> Extracted:
+    def _extracted(self, images: ImageSet, cache: ShardCache, needs: Sequence[Need], count: int) -> Extracted:
         shards = [info for index in range(count) if (info := cache.look_up(index, ())[0]) is not None]
         failures = {name: reason for shard in shards for name, reason in shard.failures.items()}
         used = next((shard for shard in shards if shard.rows), None)
@@ -321,7 +359,7 @@ class Extractor:
             self.classifier.adopt(used.head)
         usable = [i for i, key in enumerate(images.keys) if key not in failures]
         rows = [shard.rows for shard in shards]
-        return Extracted(cache, views, rows, images.by_name(failures), usable, used.shape)
+        return Extracted(cache, needs, rows, images.by_name(failures), usable, used.shape)
 
 
 def _locate(classifier: Classifier, images: Tensor) -> None:

@@ -1,4 +1,7 @@
-"""From images to `Outputs`: one clean pass, one input gradient if a view needs it, one pass per distinct view."""
+"""From images to `Outputs`: one clean pass, one input gradient if a view needs it, one pass per distinct view.
+
+Inner layers are read and reduced during the clean pass.
+"""
 
 from __future__ import annotations
 
@@ -8,61 +11,83 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adascale.core.types import Outputs, View
+from adascale.core.types import Layers, Need, Outputs, Tap, View
 from adascale.extraction.batches import batches
 from adascale.extraction.perturb import perturb
 from adascale.network.classifier import Classifier
+
+Tapped = Mapping[Tap, Layers]
 
 
 def extract_batch(
     classifier: Classifier,
     images: Tensor,
-    views: Sequence[View] = (),
+    needs: Sequence[Need] = (),
     labels: Tensor | None = None,
     moved: MutableMapping[View, Tensor] | None = None,
 ) -> Outputs:
-    """What the methods need to know about one batch, on the CPU.
+    """What the methods need to know about one batch, on the CPU: the logits, the features, and what ``needs`` asks for.
 
-    If no view needs a gradient, clean and perturbed images go through the network together in inference mode.
-    Otherwise there is one pass with the input gradient, then one pass for each view, all of them in torch. moved: is
-    given a mask (N, C, H, W) of the values that were perturbed, for each view that depends on the gradient; of the
-    others `perturb.moved_anyway` tells it.
+    If no view needs a gradient and no inner layer is asked for, clean and perturbed images go through the network
+    together in inference mode. Otherwise there is one clean pass, with the input gradient if a view needs it, then one
+    pass for each view, all of them in torch if there is a gradient. moved: is given a mask (N, C, H, W) of the values
+    that were perturbed, for each view that depends on the gradient; of the others `perturb.moved_anyway` tells it.
     """
     if not classifier.located:
         classifier.locate(images)
-    views = list(dict.fromkeys(views))
+    views, taps = parted(needs)
     with classifier.ready():
-        if any(view.needs_gradient for view in views):
-            features, logits, gradients = _with_gradients(classifier, images, views)
+        if taps or any(view.needs_gradient for view in views):
+            features, logits, gradients, tapped = _clean(classifier, images, views, taps)
             perturbed = list(_perturbed(classifier, images, views, gradients, moved))
         else:
-            clean = classifier.prepare(images, copy=False)
-            stacked = torch.cat([clean, *(perturb(clean, None, view) for view in views)]) if views else clean
+            clean, tapped = classifier.prepare(images, copy=False), {}
+            of_input = [view for view in views if view.network is None]
+            stacked = torch.cat([clean, *(perturb(clean, None, view) for view in of_input)]) if of_input else clean
             all_features, all_logits = classifier.forward(stacked)
-            features, *perturbed = torch.split(all_features, len(images))
-            logits = all_logits[: len(images)]
-    return Outputs(
-        _kept(logits), _kept(features), {view: _kept(a) for view, a in zip(views, perturbed, strict=True)}, labels
-    )
+            features, *others = torch.split(all_features, len(images))
+            logits, moved_ones = all_logits[: len(images)], iter(others)
+            perturbed = [next(moved_ones) if v.network is None else classifier.changed(clean, v) for v in views]
+    found = {view: _kept(a) for view, a in zip(views, perturbed, strict=True)}
+    return Outputs(_kept(logits), _kept(features), found, labels, _kept_layers(tapped))
+
+
+def extract_needs(classifier: Classifier, images: Tensor, needs: Sequence[Need]) -> tuple[dict[View, Tensor], Tapped]:
+    """The perturbed features of images whose clean outputs are known, and their inner layers: one pass for each view,
+    one for the gradient and the inner layers.
+    """
+    gradients: dict[float | None, Tensor] = {}
+    tapped: Tapped = {}
+    views, taps = parted(needs)
+    with classifier.ready():
+        if taps or any(view.needs_gradient for view in views):
+            *_, gradients, tapped = _clean(classifier, images, views, taps)
+        perturbed = _perturbed(classifier, images, views, gradients)
+        return {view: _kept(a) for view, a in zip(views, perturbed, strict=True)}, _kept_layers(tapped)
 
 
 def extract_views(classifier: Classifier, images: Tensor, views: Sequence[View]) -> dict[View, Tensor]:
-    """The perturbed features of images whose clean outputs are known: one pass for each view, one for the gradient."""
-    gradients: dict[float | None, Tensor] = {}
-    with classifier.ready():
-        if any(view.needs_gradient for view in views):
-            *_, gradients = _with_gradients(classifier, images, views)
-        perturbed = _perturbed(classifier, images, views, gradients)
-        return {view: _kept(a) for view, a in zip(views, perturbed, strict=True)}
+    """The perturbed features alone."""
+    return extract_needs(classifier, images, views)[0]
 
 
-def _with_gradients(
-    classifier: Classifier, images: Tensor, views: Sequence[View]
-) -> tuple[Tensor, Tensor, dict[float | None, Tensor]]:
-    """Features, logits and the input gradient for each objective that occurs in the views."""
+def parted(needs: Sequence[Need]) -> tuple[list[View], list[Tap]]:
+    """The distinct views and taps."""
+    distinct = list(dict.fromkeys(needs))
+    return [n for n in distinct if isinstance(n, View)], [n for n in distinct if isinstance(n, Tap)]
+
+
+def _clean(
+    classifier: Classifier, images: Tensor, views: Sequence[View], taps: Sequence[Tap]
+) -> tuple[Tensor, Tensor, dict[float | None, Tensor], Tapped]:
+    """Features, logits, the input gradient for each objective that occurs in the views, and the inner layers."""
     objectives = list(dict.fromkeys(view.temperature for view in views if view.needs_gradient))
-    features, logits, gradients = classifier.forward_with_gradients(images, objectives)
-    return features, logits, dict(zip(objectives, gradients, strict=True))
+    tapped: Tapped = {}
+    if taps:
+        features, logits, gradients, tapped = classifier.tapped(images, taps, objectives)
+    else:
+        features, logits, gradients = classifier.forward_with_gradients(images, objectives)
+    return features, logits, dict(zip(objectives, gradients, strict=True)), tapped
 
 
 def _perturbed(
@@ -74,16 +99,23 @@ def _perturbed(
 ) -> Iterator[Tensor]:
     clean = classifier.prepare(images, copy=False)
     for view in views:
+        if view.network is not None:
+            yield classifier.changed(clean, view)
+            continue
         perturbed = perturb(clean, gradients.get(view.temperature), view)
         if moved is not None and view.needs_gradient:
             moved[view] = (perturbed != clean).cpu()
         yield classifier.features(perturbed, in_torch=bool(gradients))
 
 
-def extract(classifier: Classifier, source: Any, views: Sequence[View] = (), batch_size: int = 32) -> Iterator[Outputs]:
+def extract(classifier: Classifier, source: Any, needs: Sequence[Need] = (), batch_size: int = 32) -> Iterator[Outputs]:
     """`Outputs` batch by batch, from any source that `batches` accepts."""
     for images, labels in batches(source, batch_size):
-        yield extract_batch(classifier, images, views, labels)
+        yield extract_batch(classifier, images, needs, labels)
+
+
+def _kept_layers(tapped: Tapped) -> dict[Tap, Layers]:
+    return {tap: tuple(map(_kept, layers)) for tap, layers in tapped.items()}
 
 
 def _kept(tensor: Tensor) -> Tensor:

@@ -50,7 +50,7 @@ class Postprocessor:
 
     def postprocess(self, net: nn.Module, data: Tensor) -> tuple[Tensor, Tensor]:
         """Predicted classes, and confidences: minus our scores, as OpenOOD's are higher for in-distribution images."""
-        outputs = extract_batch(self._of(net), data, self.method.views)
+        outputs = extract_batch(self._of(net), data, self.method.wants)
         return outputs.logits.argmax(1), -self.method.score(outputs)
 
     def inference(self, net: nn.Module, data_loader: Any, progress: bool = True) -> tuple[Any, Any, Any]:
@@ -69,7 +69,7 @@ class Postprocessor:
             has = ", ".join(loaders) or "none"
             raise InputError(f"{self.method.name} is fitted on the ID split {split!r}; the loaders are {has}.")
         assert self._classifier is not None  # made by setup
-        return Outputs.cat(list(extract(self._classifier, loaders[split], self.method.views)))
+        return Outputs.cat(list(extract(self._classifier, loaders[split], self.method.wants)))
 
 
 def postprocessor(method: str | type[Detector] = "adascale_a", *, head: str | None = None, **parameters: Any) -> Any:

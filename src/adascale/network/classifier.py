@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from adascale.core.engines import TORCH, check_engine
 from adascale.core.errors import AdascaleWarning, HeadNotFoundError, InputError
-from adascale.core.types import Head
+from adascale.core.types import Head, Layers, Need, Tap, View
 from adascale.maths.rounding import alike
 from adascale.network import heads
 from adascale.network.behaviour import check_values, unsteady
@@ -21,6 +21,7 @@ from adascale.network.engines import Engines
 from adascale.network.fingerprints import hash_of_code, hash_of_weights
 from adascale.network.head_passes import HeadPasses
 from adascale.network.heads import Call, kind
+from adascale.network.inner import Inner, check_layers, joined
 from adascale.network.running import (
     Backend,
     Compiled,
@@ -88,6 +89,7 @@ class Classifier:
         self._parts: Compiled | None = None
         self._twin: Twin | None = None
         self._probe: Tensor | None = None  # the images that located the head
+        self._inner = Inner()
         self._inside = False  # a pass is under way, in the thread that holds the network
         self._process = os.getpid()
         self._head: Head | None = None
@@ -129,7 +131,7 @@ class Classifier:
             raise InputError("Every image of the first batch holds NaN or infinite values; check the preprocessing.")
         with held(self.model), torch.no_grad(), autocast(self.device, self.precision):
             self._layout, self._twin, self._probe = torch.contiguous_format, None, usable.detach().clone()
-            self._passes, self.located = HeadPasses(), False
+            self._passes, self._inner, self.located = HeadPasses(), Inner(), False
             with self._passing():
                 call = self._located(usable)
                 self._fold()
@@ -211,15 +213,14 @@ class Classifier:
         """The same from torch, whatever the engine is."""
         with self._borrowed(), torch.inference_mode():
             parts = [self._run(part) for part in self._pieces(images)]
-        features, logits = (_joined(column) for column in zip(*parts, strict=True))
-        return features, logits
+        return joined([features for features, _ in parts]), joined([logits for _, logits in parts])
 
     def features(self, images: Tensor, *, in_torch: bool = False) -> Tensor:
         """The features alone; the head is not computed. in_torch: whatever the engine is."""
         if self._engines is not None and not in_torch:
             return self._engines.forward(self, images)[0]
         with self._borrowed(), torch.inference_mode():
-            return _joined([self._run_to_the_head(part) for part in self._pieces(images)])
+            return joined([self._run_to_the_head(part) for part in self._pieces(images)])
 
     def ready(self) -> AbstractContextManager[None]:
         """The network as a pass needs it. Passes within this context find it so already. An engine needs nothing."""
@@ -262,7 +263,7 @@ class Classifier:
         """A new twin, observed on the probe."""
         check_precision(self.model)
         with torch.inference_mode(False), torch.no_grad(), autocast(self.device, self.precision):
-            self._twin, self._parts = Twin(self.model), None
+            self._twin, self._parts, self._inner = Twin(self.model), None, Inner()
             if self._probe is None or self._twin.module is None:
                 return
             images = self.prepare(self._probe)
@@ -285,7 +286,7 @@ class Classifier:
 
     def __getstate__(self) -> dict[str, Any]:
         """The state without the twin and its compiled parts, which belong to the modules of the original."""
-        return {**vars(self), "_parts": None, "_twin": None, "_inside": False}
+        return {**vars(self), "_parts": None, "_twin": None, "_inner": Inner(), "_inside": False}
 
     def forward_with_gradients(
         self, images: Tensor, temperatures: Sequence[float | None] = (None,)
@@ -298,8 +299,39 @@ class Classifier:
         with self._borrowed(), torch.inference_mode(False), torch.enable_grad():
             network, head = self._network, self._name
             parts = [self._passes.with_gradients(network, head, part, temperatures) for part in self._pieces(images)]
-        features, logits, *gradients = (_joined(column) for column in zip(*parts, strict=True))
+        features, logits, *gradients = (joined(column) for column in zip(*parts, strict=True))
         return features, logits, gradients
+
+    def tapped(
+        self, images: Tensor, taps: Sequence[Tap], temperatures: Sequence[float | None] = ()
+    ) -> tuple[Tensor, Tensor, list[Tensor], dict[Tap, Layers]]:
+        """``(features, logits, gradients, tapped)`` from one pass; gradients: as in `forward_with_gradients`."""
+        graph = bool(temperatures) or any(tap.needs_gradient for tap in taps)
+        with self._opened(), torch.inference_mode(not graph), torch.set_grad_enabled(graph):
+            where = (self._passes, self._network, self._name, self._pieces(images))
+            return self._inner.passed(*where, taps, temperatures if graph else None)
+
+    def changed(self, images: Tensor, view: View) -> Tensor:
+        """The features of these images by the network with the change of this view."""
+        with self._opened(), torch.inference_mode(), self._inner.changed(self._network, view):
+            return joined([self._run_to_the_head(part) for part in self._pieces(images)])
+
+    def cannot(self, need: Need) -> str:
+        """Why this network, once located, cannot give what a method needs; empty if it can."""
+        try:
+            with self._opened() if isinstance(need, Tap) or need.network is not None else nullcontext():
+                return self._inner.cannot(self._network, need)
+        except InputError as error:
+            return str(error)
+
+    @contextmanager
+    def _opened(self) -> Iterator[None]:
+        """The network as a pass needs it, with its inner layers known: they are found on the probe, once."""
+        check_layers(self.engine, bool(self.compiled))
+        with self._borrowed():
+            if self._inner.layers is None and self._probe is not None:
+                self._inner.look(self._network, self._name, self.prepare(self._probe))
+            yield
 
     def fingerprint(self) -> str:
         """A hash of every parameter and buffer and of the kinds of modules."""
@@ -316,7 +348,3 @@ class Classifier:
 
     def _run_to_the_head(self, images: Tensor) -> Tensor:
         return self._passes.to_the_head(self._network, self._name, images)
-
-
-def _joined(parts: Sequence[Tensor]) -> Tensor:
-    return parts[0] if len(parts) == 1 else torch.cat(list(parts))

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from adascale.core.errors import InputError
 from adascale.network import heads
 from adascale.network.running import objective
+from adascale.network.tapping import Reading
 
 
 class HeadPasses:
@@ -39,9 +40,14 @@ class HeadPasses:
         return _rows(seen[0], len(images), head) if len(seen) == 1 else self.whole(network, head, images)[0]
 
     def with_gradients(
-        self, network: nn.Module, head: str, images: Tensor, temperatures: Sequence[float | None]
+        self,
+        network: nn.Module,
+        head: str,
+        images: Tensor,
+        temperatures: Sequence[float | None],
+        reading: Reading | None = None,
     ) -> tuple[Tensor, ...]:
-        """``(features, logits, *gradients)``, an input gradient for each `objective`."""
+        """``(features, logits, *gradients)``, an input gradient for each `objective`. reading: of the inner layers."""
         leaf = images.detach().requires_grad_()
         features, logits = self.whole(network, head, leaf.clone())
         if not logits.requires_grad:
@@ -49,8 +55,11 @@ class HeadPasses:
                 f"{heads.kind(network)} blocks gradients from its logits to its input (no_grad or detach inside); "
                 "use pixels='random', which needs none."
             )
+        known = reading.differentiate(features, logits, leaf) if reading is not None and reading.objectives else None
         gradients = [
             torch.autograd.grad(objective(logits, t), leaf, retain_graph=i + 1 < len(temperatures))[0]
+            if known is None or t is not None
+            else known
             for i, t in enumerate(temperatures)
         ]
         return features.detach(), logits.detach(), *gradients

@@ -65,7 +65,7 @@ class Fitted:
         detector.check_shape(images)
         moved: dict[View, Tensor] = {}
         asked = moved if kind == "explain" else None
-        outputs = extract_batch(detector.classifier, images, detector.method.views, moved=asked)
+        outputs = extract_batch(detector.classifier, images, detector.method.wants, moved=asked)
         found = rows(detector.judge(outputs))
         if kind == "explain":
             for one, more in zip(found, explained(detector, images, outputs, moved), strict=True):

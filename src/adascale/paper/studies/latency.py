@@ -168,8 +168,8 @@ def _timed_passes(experiment: Experiment, subject: Subject, repeats: int) -> tup
             return network.model(images)
 
     def score(method: detectors.AdaSCALE_A) -> Callable[[], object]:
-        method.fit(extract_batch(network, images, method.views), network.head)
-        return lambda: method.score(extract_batch(network, images, method.views))
+        method.fit(extract_batch(network, images, method.wants), network.head)
+        return lambda: method.score(extract_batch(network, images, method.wants))
 
     calls = {"plain forward": plain, **{pixels: score(method) for pixels, method in _by_pixels().items()}}
     return interleaved(calls, repeats), len(images)

@@ -90,11 +90,11 @@ def measure(job: Job, variants: Sequence[Variant]) -> ModelRun:
     """The scores of every variant on every set of the job; variants that cannot be fitted are left out."""
     std = job.network.preprocess.std
     made = [replace(variant, method=replace(variant.method).for_input(std)) for variant in variants]
-    views = list(dict.fromkeys(view for variant in made for view in variant.method.views))
+    needs = list(dict.fromkeys(need for variant in made for need in variant.method.wants))
     train = job.images.train if any(_learns(variant) for variant in made) else None
-    val = job.extracted("val", job.images.val, views)
+    val = job.extracted("val", job.images.val, needs)
     learnt_from = val if train is None else job.extracted("train", train, ())
-    sets = {name: (kind, job.extracted(name, found, views)) for name, (kind, found) in tested(job.images).items()}
+    sets = {name: (kind, job.extracted(name, found, needs)) for name, (kind, found) in tested(job.images).items()}
     scores: dict[str, dict[str, Tensor]] = {}
     groups, images = _groups(made), sum(len(found) for _, found in sets.values())
     with progress(f"{job.network.name}: {len(made)} settings", len(groups) * images) as advance:
@@ -125,14 +125,14 @@ def _groups(variants: Sequence[Variant]) -> list[list[Variant]]:
     """Variants that one sweep serves."""
     found: dict[Any, list[Variant]] = {}
     for variant in variants:
-        found.setdefault((type(variant.method), variant.method.views, variant.reference), []).append(variant)
+        found.setdefault((type(variant.method), variant.method.wants, variant.reference), []).append(variant)
     return list(found.values())
 
 
 def _reference(variant: Variant, images: Extracted) -> Outputs:
-    """The outputs that the variant is fitted on, with no more views than it needs."""
-    views = [view for view in variant.method.views if view in images.views]
-    found = replace(images, views=views).load()
+    """The outputs that the variant is fitted on, with no more than it needs."""
+    needs = [need for need in variant.method.wants if need in images.needs]
+    found = replace(images, needs=needs).load()
     return found if variant.reference is None else found[torch.tensor(variant.reference)]
 
 
@@ -140,7 +140,7 @@ def _scores(job: Job, group: Sequence[Variant], reference: Outputs, found: Extra
     method, points = group[0].method, [variant.method.parameters for variant in group]
     parts: dict[int, list[Tensor]] = {}
     # The sweep sorts the reference once for each chunk: chunks at least as large as the reference keep this cheap.
-    for chunk in replace(found, views=method.views).chunks(max(_CHUNK, len(reference))):
+    for chunk in replace(found, needs=method.wants).chunks(max(_CHUNK, len(reference))):
         for i, scores in method.sweep(points, reference, job.network.classifier.head, [chunk]):
             if scores is not None:
                 parts.setdefault(i, []).append(scores[0])
