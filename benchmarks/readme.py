@@ -1,4 +1,4 @@
-"""The tables of README.md, from figures that other commands have written and from the registries.
+"""The tables of README.md and the count of methods there and in docs/index.md, from figures that other commands have written and from the registries.
 
     python -m benchmarks.readme
 
@@ -111,7 +111,8 @@ def filled(page: str) -> str:
 
 
 def main() -> None:
-    PAGE.write_text(filled(PAGE.read_text("utf8")), "utf8")
+    for page in (PAGE, ROOT / "docs" / "index.md"):
+        page.write_text(filled(page.read_text("utf8")), "utf8")
 
 
 if __name__ == "__main__":
