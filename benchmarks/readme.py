@@ -1,4 +1,4 @@
-"""The tables of README.md and the count of methods there and in docs/index.md, from figures that other commands have written and from the registries.
+"""The tables of README.md, from what other commands wrote and from the registries; also the count in docs/index.md.
 
     python -m benchmarks.readme
 
