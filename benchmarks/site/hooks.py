@@ -38,7 +38,7 @@ def on_config(config: Any) -> Any:
     names = [
         name.removeprefix("adascale.") for name in sorted({".".join(m.split(".")[:2]) for m in name_pages.listed()})
     ]
-    filled = {
+    filled: dict[str, list[Any]] = {
         "Modules": [{name: f"reference/python/{name}.md"} for name in names],
         "Commands": [
             "reference/cli/index.md",

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 from PIL import Image
+from torch import Tensor
 
 from adascale import OODDetector, Preprocess, Verdict
 from adascale.extraction.extract import extract_batch
@@ -103,12 +104,17 @@ def _histogram(axes: Any, given: Subject) -> dict[str, float]:
         weights = np.full(len(values), 100 / len(values))
         axes.hist(values.clip(low, high), edges, weights=weights, color=NAMES[name], alpha=0.62, label=label)
     axes.axvline(threshold, color=INK, linestyle=(0, (4, 2)))
-    words = f"threshold, set by {len(given.detector.calibration.scores)} other known digits "
+    words = f"threshold, set by {len(_calibration(given))} other known digits "
     axes.annotate(words, (threshold, axes.get_ylim()[1] * 0.93), ha="right", fontsize=9, color=INK)
     axes.set(xlabel="score: higher = less like what the network was trained on", ylabel="% of images", xlim=(low, high))
     _plain(axes)
     axes.legend(frameon=False, fontsize=9, loc="upper right")
     return shares
+
+
+def _calibration(given: Subject) -> Tensor:
+    assert given.detector.calibration is not None
+    return given.detector.calibration.scores
 
 
 def _plain(axes: Any) -> None:
@@ -138,7 +144,7 @@ def spectrum(given: Subject) -> tuple[Figure, dict[str, Any]]:
             axes.imshow(_square(images.open(i * (len(images) // 5))), cmap="gray_r")
             axes.set(xticks=[], yticks=[])
         axes = figure.add_subplot(grid[row, 6:])
-        axes.hist(scores[name].clip(low, high), np.linspace(low, high, 46), color=colour)
+        axes.hist(scores[name].clip(low, high), np.linspace(low, high, 46).tolist(), color=colour)
         axes.axvline(given.detector.threshold, color=INK, linestyle=(0, (4, 2)))
         shares[name] = round(float((scores[name] > given.detector.threshold).mean()), 4)
         axes.set_title(f"{name}: {100 * shares[name]:.1f} % flagged", fontsize=9.5, color=INK, loc="left", pad=3)
@@ -152,8 +158,7 @@ def spectrum(given: Subject) -> tuple[Figure, dict[str, Any]]:
 
 def conformal(given: Subject) -> tuple[Figure, dict[str, Any]]:
     """The calibration scores, one new image among them, and its p-value by counting."""
-    calibration = given.detector.calibration
-    known, score = calibration.scores.numpy(), float(given.judged(given.data["test"]).score[0])
+    known, score = _calibration(given).numpy(), float(given.judged(given.data["test"]).score[0])
     new = float(given.judged(given.data["near"]).score[0])
     figure = Figure(figsize=(10, 2.5), dpi=120, facecolor="white")
     axes = figure.add_subplot()

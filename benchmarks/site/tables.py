@@ -38,7 +38,8 @@ class Found:
 
 def tables_of_figures(text: str) -> list[Found]:
     """Every table with a decimal number outside of code; ``mark`` is empty where nothing says what made it."""
-    found, mark, block, start = [], "", False, 0
+    found: list[Found] = []
+    mark, block, start = "", False, 0
     lines = re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.M).splitlines()
     for number, line in enumerate(lines, start=1):
         if opened := _OPENS.match(line.strip()):

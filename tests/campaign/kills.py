@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from adascale.storage.reading import read_rows
 from tests.campaign.starter import Ended, Runs
@@ -52,7 +53,7 @@ COMMANDS: dict[str, list[str]] = {
     "monitor": ["monitor", "rows.csv", "-d", "d.safetensors", "--state", "out.state"],
     "recalibrate": ["recalibrate", "d.safetensors", "--trust", "--with", "near", "-o", "out.safetensors"],
 }
-SLOW = {"SLOW": "0.02"}
+SLOW: dict[str, Any] = {"SLOW": "0.02"}
 
 
 @dataclass

@@ -66,7 +66,7 @@ def _wrong(images: Path, data: Path, made: list[str], suffix: str) -> str | None
     shutil.rmtree(images, ignore_errors=True)
     images.mkdir()
     for name in made:
-        shutil.copy(data, os.fsencode(images) + b"/" + os.fsencode(name) + b".png")
+        shutil.copy(os.fsencode(data), os.fsencode(images) + b"/" + os.fsencode(name) + b".png")
     found = find_images(str(images))
     read = [i for batch in load_batches(found, RGB, 2) for i in (*batch.indices, *batch.failures)]
     seen = sorted(os.path.basename(name) for name in found.names)

@@ -57,7 +57,7 @@ def _tensors(folder: Path) -> dict[str, tuple[bytes, Use]]:
     kept = Outputs(torch.rand(2, 3), torch.rand(2, 4))
     cache = ShardCache(folder / "shards", KEY)
     cache.write(0, kept, ShardInfo(2, {}, "fc", (3, 8, 8)))
-    shard = next(cache.folder.iterdir())
+    shard = next(Path(str(cache.folder)).iterdir())
     weights = {"a": torch.rand(3)}
     save_tensors(folder / "run.st", weights, {"settings": {}}, "adascale-training")
     monitor = Monitor(torch.rand(30), torch.arange(30) % 3)

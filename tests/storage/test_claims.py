@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from adascale import InputError
+from adascale.storage.atomic import replacing
 from adascale.storage.locks import claimed
 from adascale.storage.rows import Journal
 
@@ -98,3 +99,22 @@ def test_a_full_disk_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(InputError, match=r"out\.csv cannot be written: No space left"), claimed(tmp_path / "out.csv"):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_a_killed_run_left_is_removed_and_what_another_writes_is_not(folder: bool, tmp_path: Path) -> None:
+    code = f"""
+import os
+from pathlib import Path
+from adascale.storage.atomic import replacing
+with replacing(Path({str(tmp_path)!r}) / "s.csv"):
+    os._exit(9)
+"""
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 9
+    (left,) = tmp_path.iterdir()
+    with replacing(tmp_path / "s.csv") as writing:
+        writing.write_text("x")
+        with claimed(tmp_path if folder else tmp_path / "s.csv", folder):
+            assert not left.exists()
+            assert writing.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["s.csv"]

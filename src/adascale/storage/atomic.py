@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +15,8 @@ from adascale.core.errors import InputError
 from adascale.storage.remote import Place, Url, as_place
 
 Somewhere = TypeVar("Somewhere", bound=Place)
+_TEMPORARY = ".tmp"
+_OWNER = re.compile(r"\.(\d+)-\w+\.tmp$")
 
 
 class UnwritableError(InputError, OSError):
@@ -33,7 +37,7 @@ def replacing(path: str | Place) -> Iterator[Path]:
             yield temporary
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, name = tempfile.mkstemp(_TEMPORARY, f".{path.name}.{os.getpid()}-", path.parent)
     os.close(handle)
     temporary = Path(name)
     try:
@@ -46,6 +50,28 @@ def replacing(path: str | Place) -> Iterator[Path]:
         if isinstance(error, OSError):  # such as a full disk
             raise unwritable(path, error) from error
         raise
+
+
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove the temporary files that killed processes left of a file in this folder, or of any file anywhere in it."""
+    found = folder.rglob(f".*{_TEMPORARY}") if name is None else folder.glob(f".{glob.escape(name)}.*{_TEMPORARY}")
+    for path in found:
+        owner = _OWNER.search(path.name)
+        if owner is not None and not _runs(int(owner[1])):
+            path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    """Whether there is a process of this number; where that cannot be told, there is."""
+    if os.name != "posix":
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 @contextmanager

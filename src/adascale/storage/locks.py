@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from adascale.core.errors import InputError
-from adascale.storage.atomic import unwritable
+from adascale.storage.atomic import remove_leftovers, unwritable
 from adascale.storage.remote import Place, Url, unfinished
 
 _BYTE = 2**30  # where Windows locks: behind any content, which can then still be read
@@ -56,13 +56,15 @@ def claimed(output: Place, folder: bool = False) -> Iterator[None]:
     """Only one process, or thread, at a time writes this output; a second one is refused and told who does.
 
     The lock is a file beside the output, or in it if it is a ``folder``. It is removed at the end; one that a killed
-    process left counts for nothing. Where a disk has no locks, nothing is refused. The lock of a URL is on this
-    machine, so it does not keep two machines apart.
+    process left counts for nothing, and the temporary files that it left are removed. Where a disk has no locks,
+    nothing is refused. The lock of a URL is on this machine, so it does not keep two machines apart.
     """
     place = _place(output, folder)
     place.parent.mkdir(parents=True, exist_ok=True)
     file = _claim(output, place)
     try:
+        if not isinstance(output, Url):
+            remove_leftovers(*((output,) if folder else (output.parent, output.name)))
         yield
     finally:
         with suppress(OSError):
