@@ -32,9 +32,9 @@ def main(folder: Path) -> None:
     with open(folder / "scores.csv", newline="") as file:
         flagged = [row["is_ood"] for row in csv.DictReader(file)]
     assert len(flagged) == 5
-    assert flagged.count("True") >= 3, flagged
+    assert flagged.count("true") >= 3, flagged
     print(
-        f"adascale {adascale.__version__} from {Path(adascale.__file__).parent}: {flagged.count('True')} of 5 flagged"
+        f"adascale {adascale.__version__} from {Path(adascale.__file__).parent}: {flagged.count('true')} of 5 flagged"
     )
 
 
