@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,11 @@ from adascale import Head, Outputs, View
 from adascale.core import precisions
 
 ROOT = Path(__file__).parents[1]
+
+# A job in the background of a shell ignores Ctrl-C, and so would the commands that tests start and interrupt.
+with suppress(ValueError):  # outside of the main thread
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):  # together they have the processor once
     threads = max(1, (os.cpu_count() or 1) // workers)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file
 
 from adascale import Shards
 from adascale.bench.run import DEFAULT
-from adascale.images import sources
+from adascale.images import image_set
 from tests.bench.runs import bench, networks, table
 from tests.shell import inside
 
@@ -128,7 +128,7 @@ def test_every_image_set_is_hashed_once(suite: Path, monkeypatch: pytest.MonkeyP
         made[start.decode()] += 1
         return hashlib.sha256(start)
 
-    monkeypatch.setattr(sources, "hashlib", SimpleNamespace(sha256=sha256))
+    monkeypatch.setattr(image_set, "hashlib", SimpleNamespace(sha256=sha256))
     bench(suite, monkeypatch, "a", "--method", "adascale_a,adascale_l,knn")
     assert len(made) == 6
     assert set(made.values()) == {1}

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from adascale import Detector, Head, InputError, NotFittedError, Outputs, Shards, View, detectors, fit_shards
+from adascale.core.types import Need
 from adascale.detectors import gmm, learning
 from adascale.detectors.mds import MDS
 from adascale.maths.activations import row_norms
@@ -41,7 +42,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gmm, "MOST_POINTS", 400)
 
 
-def samples(views: tuple[View, ...]) -> tuple[Outputs, Head]:
+def samples(views: Sequence[Need]) -> tuple[Outputs, Head]:
     """Samples of which some cannot be used, and whose first shard lacks a class."""
     outputs, head = example_outputs(sum(SIZES), views, seed=3)
     assert outputs.labels is not None
@@ -68,8 +69,8 @@ def same(one: Detector, other: Detector, test: Outputs) -> None:
 @pytest.mark.parametrize(("name", "given"), CASES)
 def test_any_number_of_workers_gives_the_bits_of_one_fit(name: str, given: dict[str, Any]) -> None:
     make = partial(detectors.get(name), **given)
-    outputs, head = samples(make().views)
-    test, _ = example_outputs(16, make().views, seed=8)
+    outputs, head = samples(make().wants)
+    test, _ = example_outputs(16, make().wants, seed=8)
     alone = make().fit(outputs, head)
     for workers in (1, 2, 5):
         with ThreadPoolExecutor(workers) as pool:

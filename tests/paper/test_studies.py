@@ -118,7 +118,7 @@ def test_a_second_run_needs_no_network(experiment: Experiment, run: Run, monkeyp
         raise AssertionError("a network pass")
 
     monkeypatch.setattr("adascale.extraction.cache.extract_batch", refuse)
-    monkeypatch.setattr("adascale.extraction.cache.extract_views", refuse)
+    monkeypatch.setattr("adascale.extraction.cache.extract_needs", refuse)
     for study in studies.ALL:
         if study.name != "latency":  # whose times are never the same
             assert study.run(experiment) == first[study.name], study.name

@@ -55,6 +55,7 @@ def test_hanging_and_memory_are_failures(tmp_path: Path, monkeypatch: pytest.Mon
     tries.attempt(lambda: time.sleep(5))
     assert "hangs" in tries.failures[0]
     monkeypatch.setattr(bounds, "MEMORY", 1e6)
+    tries.held = 0.0
     tries.close()
     assert "GB at the peak" in tries.failures[1]
 

@@ -65,6 +65,7 @@ class Tap:
 
     @property
     def needs_gradient(self) -> bool:
+        """Whether it costs a backward pass."""
         return self.objective is not None
 
     def __str__(self) -> str:

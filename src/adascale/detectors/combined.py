@@ -223,7 +223,7 @@ class Combined(Detector):
 
     @property
     def speakers(self) -> tuple[str, ...]:
-        return tuple(self.voices_)
+        return tuple(self.voices_) if self.is_fitted else self.members
 
     @property
     def parts(self) -> Mapping[str, Detector]:
