@@ -176,6 +176,6 @@ def test_the_report_of_a_benchmark_names_classes(place: Path, monkeypatch: pytes
     how = ["--model", f"{place / 'nets.py'}:Net", "--methods", "ebo", "--classes", place / "names.txt"]
     own = ["--id", place / "id", "--near", place / "near", "--out", place / "out"]
     assert inside(monkeypatch, "bench", *own, *how) == 0
-    shown = set(re.findall(r"predicted class (\w+)", (place / "out" / "report.html").read_text("utf8")))
+    shown = set(re.findall(r"taken for <b>(\w+)<", (place / "out" / "report.html").read_text("utf8")))
     assert shown
     assert shown <= set(NAMES.split())
