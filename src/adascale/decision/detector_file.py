@@ -213,6 +213,8 @@ class NetworkIdentity:
         """Two random images of this shape, and their features: a sample of what the network computes."""
         if shape not in self._probes:
             images = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+            if not self.classifier.located:  # all passes of a resumed run were there; else the layout would be another
+                self.classifier.locate(images.to(self.classifier.device))
             self._probes[shape] = images, self.classifier.forward(images)[0].float().cpu()
         return self._probes[shape]
 
