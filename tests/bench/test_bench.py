@@ -285,6 +285,7 @@ def test_places_are_shared_by_equal_values() -> None:
     assert ranked([1.0, None], lower_is_better=True) == ["best", ""]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_killed_ten_times_it_ends_with_the_same_bytes(suite: Path) -> None:
     arguments = ["bench", "suite.toml", "--model", "nets.py:Net", "--no-report", "--batch-size", "5", *METHODS]

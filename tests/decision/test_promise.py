@@ -123,7 +123,7 @@ def test_discoveries_depend_on_the_whole_batch(net: nn.Module) -> None:
         detector.discoveries(batch, fdr=10)
 
 
-@pytest.mark.parametrize("draws", [50, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("draws", [50, pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_both_promises_hold_with_tuning(draws: int) -> None:
     """Monte Carlo through fit: the rate of each detector on the 3,850 other images of a population of 4,000."""
     stats = pytest.importorskip("scipy.stats")

@@ -113,7 +113,7 @@ def test_fit_on_all_5000_and_score_from_the_shell(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "count", "each"), [("cifar10_resnet20", 5000, 1000), ("cifar10_vit", 1500, 200)])
+@pytest.mark.parametrize(("name", "count", "each"), [pytest.param("cifar10_resnet20", 5000, 1000, marks=pytest.mark.long), ("cifar10_vit", 1500, 200)])
 def test_early_decisions_of_the_default(name: str, count: int, each: int) -> None:
     """The default, tuned; so many ID images, and up to so many of each OOD set: every decision is that of the verdict.
 
@@ -131,6 +131,7 @@ def test_early_decisions_of_the_default(name: str, count: int, each: int) -> Non
             assert float(decision.early.double().mean()) > 0.9
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_cifar10_near_ood() -> None:
     name = "cifar10_densenet101"
@@ -141,6 +142,7 @@ def test_cifar10_near_ood() -> None:
         assert auroc(detectors.AdaSCALE_A(p_min=80, p_max=85), name, fit, known, ood) >= scale - 0.3
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_imagenet_near_ood() -> None:
     name, views = "imagenet_resnet50", [View(), View("random")]

@@ -35,6 +35,7 @@ def test_resnet20_in_one_file() -> None:
     check_real("cifar10_resnet20", "linear", pixels=0.9999, features=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "head", "pixels", "features"),

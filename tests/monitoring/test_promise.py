@@ -39,6 +39,7 @@ def test_ood_images_are_found_in_time(share: float, most: int) -> None:
     assert np.median(found) < most
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("source", [CONTINUOUS, TIED, DISCRETE], ids=lambda source: source.name)
 def test_streams_of_5000_id_images(source: Source) -> None:

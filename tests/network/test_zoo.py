@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from contextlib import nullcontext
 from typing import Any
@@ -37,6 +38,12 @@ TIMM_REFUSED = """
 """.split()
 # Over 600 M parameters, the same code as their smaller siblings: tried with ADASCALE_LARGEST=1.
 LARGEST = ("torchvision:regnet_y_128gf", "torchvision:vit_h_14")
+# The same code as their smaller siblings: left out of .ci/run.
+SIBLINGS = re.compile(
+    r"torchvision:(convnext_(base|large|small)|densenet1[26]9|densenet161|densenet201|efficientnet_(b[3-7]|v2_[lm])|"
+    r"regnet_[xy]_(1_6|3_2|8|16|32)gf|resnet(101|152)|resnext101.*|swin_(v2_)?[bs]|vgg(13|16|19).*|vit_(b_32|l_.*)|"
+    r"wide_resnet101_2)$"
+)
 TORCHVISION_REFUSED = ["squeezenet1_0", "squeezenet1_1"]
 SAMPLE = """
     torchvision:googlenet torchvision:mobilenet_v3_small torchvision:regnet_y_400mf torchvision:resnet18
@@ -54,8 +61,10 @@ def torchvision_names() -> list[str]:
     return names
 
 
-def everything() -> list[str]:
-    return [*(f"torchvision:{name}" for name in torchvision_names()), *(f"timm:{n}" for n in TIMM_FOUND + TIMM_REFUSED)]
+def everything() -> list[Any]:
+    names = [f"torchvision:{name}" for name in torchvision_names()]
+    names += [f"timm:{name}" for name in TIMM_FOUND + TIMM_REFUSED]
+    return [pytest.param(name, marks=pytest.mark.long) if SIBLINGS.search(name) else name for name in names]
 
 
 def build(spec: str) -> tuple[nn.Module, tuple[int, ...]]:
