@@ -113,7 +113,10 @@ def test_fit_on_all_5000_and_score_from_the_shell(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "count", "each"), [pytest.param("cifar10_resnet20", 5000, 1000, marks=pytest.mark.long), ("cifar10_vit", 1500, 200)])
+@pytest.mark.parametrize(
+    ("name", "count", "each"),
+    [pytest.param("cifar10_resnet20", 5000, 1000, marks=pytest.mark.long), ("cifar10_vit", 1500, 200)],
+)
 def test_early_decisions_of_the_default(name: str, count: int, each: int) -> None:
     """The default, tuned; so many ID images, and up to so many of each OOD set: every decision is that of the verdict.
 
