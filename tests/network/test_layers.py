@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -155,3 +156,14 @@ def test_dropout_is_drawn_once_for_all_images() -> None:
     alone = extract_batch(classifier, x[2:3], views).views[views[0]]
     torch.testing.assert_close(alone, first[2:3], rtol=1e-4, atol=1e-6)
     assert "no dropout module" in Classifier(made(mlp)).locate(x).cannot(View(network="dropout"))
+
+
+@pytest.mark.parametrize("network", ["rank_one", "dropout"])
+def test_every_piece_of_a_batch_is_changed_alike(
+    network: Literal["rank_one", "dropout"], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, view = images(), View(network=network)
+    whole = extract_batch(Classifier(made()), x, [view]).views[view]
+    monkeypatch.setattr("adascale.network.classifier.at_once", lambda *_: 1)
+    found = extract_batch(Classifier(made()), x, [view]).views[view]
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-6)

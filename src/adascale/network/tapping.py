@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -111,25 +112,24 @@ def _objective(name: Objective, features: Tensor, logits: Tensor) -> Tensor:
 @contextmanager
 def changed(network: nn.Module, view: View, stages: Sequence[Place], dropouts: Sequence[str]) -> Iterator[None]:
     """The network with the change of this view. stages, dropouts: where they are."""
-    handles = []
+    calls: Counter[str] = Counter()
+    # Images go through the network in pieces: the calls of a layer are counted anew for each.
+    handles = [network.register_forward_pre_hook(lambda *_: calls.clear())]
     try:
         if view.network == "rank_one":
-            handles.append(_rank_one_hook(network, stages[view.stage]))
+            handles.append(_rank_one_hook(network, stages[view.stage], calls))
         for number, name in enumerate(dropouts if view.network == "dropout" else ()):
-            handles.append(_dropout_hook(network.get_submodule(name), view.seed, number))
+            handles.append(_dropout_hook(network, name, view.seed, number, calls))
         yield
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _rank_one_hook(network: nn.Module, place: Place) -> Any:
-    calls = 0
-
+def _rank_one_hook(network: nn.Module, place: Place, calls: Counter[str]) -> Any:
     def change(_: nn.Module, args: Any, result: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        return without_rank_one(result) if calls == place.call and isinstance(result, Tensor) else None
+        calls[place.name] += 1
+        return without_rank_one(result) if calls[place.name] == place.call and isinstance(result, Tensor) else None
 
     return network.get_submodule(place.name).register_forward_hook(change)
 
@@ -154,18 +154,17 @@ def without_rank_one(maps: Tensor) -> Tensor:
     return found
 
 
-def _dropout_hook(module: nn.Module, seed: int, number: int) -> Any:
+def _dropout_hook(network: nn.Module, name: str, seed: int, number: int, calls: Counter[str]) -> Any:
     """Dropout with a mask that is the same for every image of a shape: a score then depends on the image alone."""
+    module = network.get_submodule(name)
     share = float(getattr(module, "p", 0.0))
     whole = isinstance(module, nn.Dropout1d | nn.Dropout2d | nn.Dropout3d)  # channels at once
-    calls = 0
 
     def drop(_: nn.Module, args: Any, result: Tensor) -> Tensor:
-        nonlocal calls
-        calls += 1
+        calls[name] += 1
         shape = (result.shape[1], *(1 for _ in result.shape[2:])) if whole else tuple(result.shape[1:])
         # As a part of a draw for one image: the batch must not matter.
-        drawn = torch.rand(shape, generator=torch.Generator().manual_seed(_mixed(seed, number, calls)))
+        drawn = torch.rand(shape, generator=torch.Generator().manual_seed(_mixed(seed, number, calls[name])))
         return result * ((drawn >= share).to(result) / max(1 - share, 1e-12))
 
     return module.register_forward_hook(drop)
