@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from tests.campaign.names import names
 from tests.campaign.running import Cell, threads
 from tests.campaign.starter import Ended
 from tests.campaign.tries import Tries
+from tests.conftest import ROOT
 
 
 def ran(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> int:
@@ -49,15 +52,21 @@ def test_a_kept_input_is_tried_first(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert Tries("files", 0, 1.0, 1, tmp_path).cases() == []
 
 
-def test_hanging_and_memory_are_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tries = Tries("images", 0, 1.0, 1, tmp_path)
-    monkeypatch.setattr(bounds, "HANGS", 0.05)
-    tries.attempt(lambda: time.sleep(5))
-    assert "hangs" in tries.failures[0]
-    monkeypatch.setattr(bounds, "MEMORY", 1e6)
-    tries.held = 0.0
-    tries.close()
-    assert "GB at the peak" in tries.failures[1]
+def test_hanging_and_memory_are_failures(tmp_path: Path) -> None:
+    """In a process of its own: the alarm must find its own handler, whatever other tests did to signals."""
+    code = f"""
+import time
+from pathlib import Path
+from tests.campaign import tries as bounds
+tries = bounds.Tries("images", 0, 1.0, 1, Path({str(tmp_path)!r}), held=0.0)
+bounds.HANGS = 0.05
+tries.attempt(lambda: time.sleep(5))
+assert "hangs" in tries.failures[0]
+bounds.MEMORY = 1e6
+tries.close()
+assert "GB at the peak" in tries.failures[1]
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True)
 
 
 def test_another_answer_for_a_damaged_picture_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
