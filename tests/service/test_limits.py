@@ -12,6 +12,8 @@ import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +187,27 @@ def test_slow_clients_are_told_so(small: httpx.Client) -> None:
     for answer in answers:
         assert answer.startswith(b"HTTP/1.1 408")
         assert b'"error"' in answer
+
+
+def test_idle_connections_outlast_those_of_clients_and_give_way_to_new_ones(waiting: OODDetector) -> None:
+    """httpx lets go of an idle connection after 5 s, load balancers after 60."""
+    assert Limits().keep_alive_s > 60
+    with running({"d": waiting}, connections=3) as client, ExitStack() as stack:  # the client's is one of them
+        lines = [HTTPConnection("127.0.0.1", client.base_url.port, timeout=20) for _ in range(4)]
+        for line in lines:
+            stack.callback(line.close)
+            line.request("GET", "/v2/health/live")
+            assert b"true" in line.getresponse().read()
+        assert [_is_open(line.sock) for line in lines] == [False, True, True, True]
+
+
+def _is_open(line: socket.socket) -> bool:
+    """Whether the other side has not closed it within half a second."""
+    line.settimeout(0.5)
+    try:
+        return line.recv(1) != b""
+    except TimeoutError:
+        return True
 
 
 def test_a_long_header_is_refused(small: httpx.Client) -> None:

@@ -34,9 +34,10 @@ __all__ = [
 FLAGS = {"compiled": "--compile"} | {
     name: "--" + name.replace("_", "-")
     for name in "alpha attack_steps available batch_size budget classes confidence connections data deadline_s "
-    "decoders delta device drain_s draft engine epochs eps every fdr head host init keep limit limit_fit loss lr "
-    "max_batch max_body_mb max_images max_memory_mb max_pixels max_wait_ms method model out port precision preset "
-    "queue replace run_length save_every split_seed train trust tune weight_decay weights width workers".split()
+    "decoders delta device drain_s draft engine epochs eps every fdr head host init keep keep_alive_s "
+    "limit limit_fit loss lr max_batch max_body_mb max_images max_memory_mb max_pixels max_wait_ms method model out "
+    "port precision preset queue replace run_length save_every split_seed train trust tune weight_decay "
+    "weights width workers".split()
 }
 
 

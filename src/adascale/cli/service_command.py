@@ -22,6 +22,9 @@ class LimitOptions(Options):
     max_pixels: int = option(Limits.max_pixels, "Pixels of one image.")
     max_images: int = option(Limits.max_images, "Images of one request.")
     deadline_s: float = option(Limits.deadline_s, "Seconds from the first byte of a request to its answer.")
+    keep_alive_s: int = option(
+        Limits.keep_alive_s, "Seconds that an idle connection stays open; longer than those in front of it keep theirs."
+    )
     decoders: int = option(0, "Decoding threads [default: one per core, at most 8].")
     connections: int = option(Limits.connections, "Open connections.")
     drain_s: float = option(Limits.drain_s, "Seconds for which a stopping service still refuses work politely.")

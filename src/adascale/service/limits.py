@@ -12,14 +12,15 @@ MEGABYTE = 2**20
 
 @dataclass(frozen=True)
 class Limits:
-    """The bounds of the service; each has an option of ``adascale serve``.
+    """The bounds of the service; all but header_s and remember have an option of ``adascale serve``.
 
     max_batch: images of one pass. max_wait_ms: how long a pass waits for images that are being decoded. queue: images
     of one detector that are taken on at a time; more are answered by 503. max_body_mb: of one request. max_memory_mb:
     of all bodies together. max_pixels: of one image. max_images: of one request. deadline_s: from the first byte of a
-    request to its answer. header_s: within which the head of a request must be complete. decoders: threads that
-    decode. connections: open ones. remember: verdicts of each detector that feedback can be given on. drain_s: how
-    long a stopping service still answers, by 503, before it closes its port.
+    request to its answer. header_s: within which the head of a request must be complete. keep_alive_s: how long an idle
+    connection stays open; longer than clients and load balancers keep theirs, so that none sends into a closing one.
+    decoders: threads that decode. connections: open ones. remember: verdicts of each detector that feedback can be
+    given on. drain_s: how long a stopping service still answers, by 503, before it closes its port.
     """
 
     max_batch: int = 16
@@ -31,13 +32,14 @@ class Limits:
     max_images: int = 64
     deadline_s: float = 30.0
     header_s: float = 10.0
+    keep_alive_s: int = 75
     decoders: int = 0
     connections: int = 512
     remember: int = 10_000
     drain_s: float = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("max_batch", "queue", "max_pixels", "max_images", "connections", "remember"):
+        for name in ("max_batch", "queue", "max_pixels", "max_images", "keep_alive_s", "connections", "remember"):
             self._at_least(name, 1)
         for name in ("max_wait_ms", "drain_s", "decoders"):
             self._at_least(name, 0)

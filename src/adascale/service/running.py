@@ -69,6 +69,7 @@ class _Server(uvicorn.Server):
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
+                timeout_keep_alive=limits.keep_alive_s,
                 timeout_graceful_shutdown=int(limits.deadline_s + 5),
                 backlog=max(64, limits.connections),
             )
@@ -100,10 +101,18 @@ class _Impatient(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
+        if len(self.connections) > self.limits.connections and not self._close_an_idle_one():
             self._refuse(503, "Too many connections.", [(b"retry-after", b"1")])
         else:
             self._wait()
+
+    def _close_an_idle_one(self) -> bool:
+        """Close the connection that has waited longest for another request, if one does."""
+        open_ = [one for one in self.connections if isinstance(one, H11Protocol) and not one.transport.is_closing()]
+        idle = {one.timeout_keep_alive_task.when(): one for one in open_ if one.timeout_keep_alive_task}
+        if idle:
+            idle[min(idle)].timeout_keep_alive_handler()
+        return bool(idle)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._relax()
