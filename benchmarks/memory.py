@@ -22,7 +22,7 @@ from adascale import Classifier, Outputs, Preprocess, detectors
 from adascale.bench.run import Entry, Job, Network, tested
 from adascale.bench.suites import SuiteImages
 from adascale.extraction.batches import Passes
-from adascale.extraction.cache import ShardInfo
+from adascale.extraction.shard_cache import ShardInfo
 from adascale.images.sources import ImageSet
 
 PREPROCESS = Preprocess(1, 1, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))

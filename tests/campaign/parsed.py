@@ -14,7 +14,7 @@ from safetensors.torch import save as as_safetensors
 
 from adascale.bench.suites import load_suite
 from adascale.core.types import Outputs
-from adascale.extraction.cache import ShardCache, ShardInfo
+from adascale.extraction.shard_cache import ShardCache, ShardInfo
 from adascale.images.loader import load_batches
 from adascale.images.sources import find_images
 from adascale.monitoring import Monitor

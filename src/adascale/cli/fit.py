@@ -22,7 +22,7 @@ from adascale.decision.detector_file import DetectorFile, read_detectors
 from adascale.decision.discovered import Discoveries, discovered, find_discoveries, with_discovery
 from adascale.decision.ood_detector import OODDetector
 from adascale.detectors.configure import configured
-from adascale.extraction.cache import cache_key
+from adascale.extraction.shard_cache import cache_key
 from adascale.images.sources import ImageSet, find_images
 from adascale.network.class_names import class_names
 from adascale.network.ready import usable_device

@@ -11,7 +11,8 @@ from adascale.cluster.tasks import Held
 from adascale.core.errors import InputError
 from adascale.core.progress import Advance
 from adascale.extraction.batches import Passes
-from adascale.extraction.cache import Extractor, ShardCache, Wanted
+from adascale.extraction.cache import Extractor, Wanted
+from adascale.extraction.shard_cache import ShardCache
 from adascale.images.outliers import Tamper
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet

@@ -21,7 +21,7 @@ from adascale.core.environment import versions
 from adascale.core.errors import AdascaleError, InputError
 from adascale.core.progress import progress
 from adascale.extraction.batches import Passes
-from adascale.extraction.cache import cache_key
+from adascale.extraction.shard_cache import cache_key
 from adascale.images.shards import Shards
 from adascale.storage.atomic import write_text
 from adascale.storage.reading import read_rows
