@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -74,6 +74,19 @@ def test_layers_are_found_and_reduced(kind: Callable[[], nn.Module], expected: l
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
+@pytest.mark.parametrize(("layer", "count"), [("layer1", 3), ("layer3", 100)], ids=["more positions", "more channels"])
+def test_principal_components(layer: str, count: int) -> None:
+    """The spread of the positions along each, by NumPy's covariance; what does not exist is 0."""
+    model, x, tap = made(), images(), Tap((layer,), "principal", count=count)
+    found = extract_batch(Classifier(model), x, [tap]).taps[tap][0]
+    for row, value in zip(found, by_hand(model, x, [layer])[layer].double().numpy(), strict=True):
+        covariance = np.cov(value.reshape(len(value), -1), bias=True)
+        spread = np.sqrt(np.linalg.eigvalsh(covariance).clip(0))[::-1][:count]
+        np.testing.assert_allclose(row[: len(spread)], spread, rtol=1e-3, atol=1e-5)
+        assert not row[len(spread) :].any()
+    assert str(tap) == f"tap/{layer}/principal/n={count}"
+
+
 def test_named_layers_and_refusals() -> None:
     classifier, x = Classifier(made()), images()
     tap = Tap(("layer1.norm", "layer2"), "minmax")
@@ -86,7 +99,9 @@ def test_named_layers_and_refusals() -> None:
         extract_batch(Classifier(made(mlp)), x, [Tap("norms", "gradient_share")])
     with pytest.raises(InputError, match=r"engine='onnxruntime' gives features and logits alone.*use engine='torch'"):
         extract_batch(Classifier(made(), engine="onnxruntime"), x, [Tap()])
-    for broken in ({"layers": ()}, {"reduce": "median"}, {"reduce": "gram"}, {"layers": "all"}, {"powers": (1,)}):
+    wrong: list[dict[str, Any]] = [{"layers": ()}, {"layers": "all"}, {"reduce": "median"}]
+    wrong += [{"reduce": "gram"}, {"powers": (1,)}, {"reduce": "principal"}, {"count": 2}]
+    for broken in wrong:
         with pytest.raises(InputError):
             Tap(**broken)
 

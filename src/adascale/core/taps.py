@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from adascale.core.errors import InputError
 
-Reduction = Literal["mean", "gram", "minmax", "attribution", "gradient_share", "gradient_mean"]
+Reduction = Literal["mean", "gram", "minmax", "principal", "attribution", "gradient_share", "gradient_mean"]
 Found = Literal["stages", "norms", "activations"]
 # What is differentiated with respect to the layers, for the reductions of gradients.
 Objective = Literal["uniform", "predicted", "features"]
@@ -36,6 +36,8 @@ class Tap:
     - ``mean``: the mean of each channel (C);
     - ``gram``: for each of ``powers``, the row sums of the Gram matrix of ``x^p``, their signed p-th root (P C);
     - ``minmax``: minus the least and the largest value (2);
+    - ``principal``: the standard deviations of the positions along their first ``count`` principal components, largest
+      first; 0 where there are fewer (count);
     - ``attribution``: the mean of each channel times the gradient of ``-mean_c log softmax(z)_c`` with respect to it,
       which is the sum over its positions (C);
     - ``gradient_share``: with ``g`` the gradient of the largest logit: the sum over the channels of the squared share
@@ -47,6 +49,7 @@ class Tap:
     layers: Found | tuple[str, ...] = "stages"
     reduce: Reduction = "mean"
     powers: tuple[int, ...] = ()
+    count: int = 0
 
     def __post_init__(self) -> None:
         if isinstance(self.layers, str) and self.layers not in get_args(Found):
@@ -57,6 +60,8 @@ class Tap:
             raise InputError(f"reduce={self.reduce!r}; choose one of {', '.join(get_args(Reduction))}.")
         if (self.reduce == "gram") != bool(self.powers) or any(p < 1 or p != int(p) for p in self.powers):
             raise InputError(f"powers={self.powers}; reduce='gram' needs whole numbers of at least 1, others none.")
+        if (self.reduce == "principal") != bool(self.count) or self.count < 0 or self.count != int(self.count):
+            raise InputError(f"count={self.count}; reduce='principal' needs a whole number of at least 1, others none.")
 
     @property
     def objective(self) -> Objective | None:
@@ -70,6 +75,5 @@ class Tap:
 
     def __str__(self) -> str:
         layers = self.layers if isinstance(self.layers, str) else ",".join(self.layers)
-        return "/".join(
-            ["tap", layers, self.reduce, *(["p=" + ",".join(map(str, self.powers))] if self.powers else [])]
-        )
+        powers = ["p=" + ",".join(map(str, self.powers))] if self.powers else []
+        return "/".join(["tap", layers, self.reduce, *powers, *([f"n={self.count}"] if self.count else [])])

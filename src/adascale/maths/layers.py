@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from adascale.core.taps import Tap
 
@@ -64,6 +64,16 @@ def _gram(maps: Tensor, tap: Tap) -> Tensor:
     return torch.cat([found[p] for p in tap.powers], 1)
 
 
+def _principal(maps: Tensor, tap: Tap) -> Tensor:
+    """Roots of the largest eigenvalues of the covariance of the positions, or of their inner products if those are
+    fewer: both have the same.
+    """
+    x = (maps - maps.mean(2, keepdim=True)).double()
+    square = x @ x.transpose(1, 2) if x.shape[1] < x.shape[2] else x.transpose(1, 2) @ x
+    values = torch.linalg.eigvalsh(square / x.shape[2]).clamp_min(0).sqrt().flip(1)[:, : tap.count]
+    return nn.functional.pad(values, (0, tap.count - values.shape[1])).to(maps)
+
+
 def _attribution(maps: Tensor, gradient: Tensor) -> Tensor:
     return maps.mean(2) * gradient.sum(2)
 
@@ -81,5 +91,5 @@ def _squares(values: Tensor) -> Tensor:
     return torch.stack([values.square().sum(1), values.new_full((len(values),), values.shape[1])], 1)
 
 
-_OF_VALUES = {"mean": _mean, "gram": _gram, "minmax": _minmax}
+_OF_VALUES = {"mean": _mean, "gram": _gram, "minmax": _minmax, "principal": _principal}
 _OF_GRADIENTS = {"attribution": _attribution, "gradient_share": _share, "gradient_mean": _gradient_mean}
