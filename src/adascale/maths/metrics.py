@@ -77,12 +77,8 @@ def bootstrap(
     """A percentile interval for one field of ``Metrics``: both sides are resampled with replacement."""
     _check_resampling(metric, resamples, level)
     ranked = _Ranked(_checked(id_scores, "ID").numpy(), _checked(ood_scores, "OOD").numpy(), metric, tpr)
-    generator, found = np.random.default_rng(seed), []
-    for rows in _blocks(resamples, len(ranked.negative) + len(ranked.positive)):
-        drawn = [_drawn(len(side), rows, generator) for side in (ranked.negative, ranked.positive)]
-        found.append(ranked.shares(*drawn))
-    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    sizes = [len(ranked.negative), len(ranked.positive)]
+    return _interval(lambda drawn: ranked.shares(*drawn), sizes, resamples, level, seed)
 
 
 def bootstrap_mean(
@@ -102,14 +98,12 @@ def bootstrap_mean(
     if not unknown:
         raise InputError("There are no OOD scores; give the ID scores, then those of at least one OOD set.")
     ranked = [_Ranked(known, part, metric, tpr) for part in unknown]
-    sizes = [len(known), *map(len, unknown)]
-    generator, found = np.random.default_rng(seed), []
-    for rows in _blocks(resamples, sum(sizes)):
-        drawn = [_drawn(size, rows, generator) for size in sizes]
+
+    def mean(drawn: Sequence[_Counts]) -> _Shares:
         shares = [one.shares(*_sides(one, drawn[0], own)) for one, own in zip(ranked, drawn[1:], strict=True)]
-        found.append(np.mean(shares, axis=0))
-    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+        return np.asarray(np.mean(shares, axis=0))
+
+    return _interval(mean, [len(known), *map(len, unknown)], resamples, level, seed)
 
 
 class Difference(NamedTuple):
@@ -165,11 +159,7 @@ def paired_bootstrap(
         for mine, theirs in zip(unknown, other_unknown, strict=True)
     ]
     value = float(_mean_difference(pairs, [np.arange(size)[None] for size in sizes])[0])
-    generator, found = np.random.default_rng(seed), []
-    for rows in _blocks(resamples, sum(sizes)):
-        found.append(_mean_difference(pairs, [_drawn(size, rows, generator) for size in sizes]))
-    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
-    return Difference(value, float(low), float(high))
+    return Difference(value, *_interval(lambda drawn: _mean_difference(pairs, drawn), sizes, resamples, level, seed))
 
 
 def _check_resampling(metric: str, resamples: int, level: float) -> None:
@@ -184,10 +174,16 @@ _Counts = np.ndarray[Any, np.dtype[np.int64]]
 _Shares = np.ndarray[Any, np.dtype[np.float64]]
 
 
-def _blocks(resamples: int, images: int) -> list[int]:
-    """The numbers of resamples that are drawn at once."""
-    rows = max(1, _CELLS // images)
-    return [min(rows, resamples - start) for start in range(0, resamples, rows)]
+def _interval(
+    figure: Callable[[list[_Counts]], _Shares], sizes: Sequence[int], resamples: int, level: float, seed: int
+) -> tuple[float, float]:
+    """The percentile interval of a figure over resamples of sets of these sizes, drawn some at a time."""
+    generator, rows, found = np.random.default_rng(seed), max(1, _CELLS // sum(sizes)), []
+    for start in range(0, resamples, rows):
+        count = min(rows, resamples - start)
+        found.append(figure([_drawn(size, count, generator) for size in sizes]))
+    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
 
 
 def _drawn(count: int, rows: int, generator: np.random.Generator) -> _Counts:
