@@ -137,6 +137,7 @@ def throughput(on: str, shards: int = 16, seconds: float = 2.0) -> list[Sequence
 def overhead(turns: int = 5) -> tuple[list[Sequence[object]], float, float]:
     """Seconds of a shard of 1,000 images beyond its batches: one worker against a loop in this process, in turns."""
     extra = []
+    torch.set_num_threads(1)  # as in the worker
     with tempfile.TemporaryDirectory() as name:
         here = Sleeping(Path(name), 0.0, 1000)
         found, passes = find_images(str(here.images)), Passes(50, 1)
@@ -164,7 +165,6 @@ def resnet50(images: int = 8, turns: int = 3) -> float:
     """Seconds for an image in a forward pass of torchvision's ResNet-50 on this processor, in one thread."""
     from adascale.core.extras import optional
 
-    torch.set_num_threads(1)
     model = optional("torchvision.models", "torchvision").resnet50(weights=None).eval()
     batch, seconds = torch.randn(images, 3, 224, 224), []
     with torch.inference_mode():
