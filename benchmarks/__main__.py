@@ -85,7 +85,7 @@ def measured(parts: str, chosen: list[str], repeats: int, quick: bool, compiled:
         if "o" in parts:
             from benchmarks import serve  # which needs the extra serve
 
-            yield from serve.serve(here, count, min(3, repeats))
+            yield from serve.serve(here, count if quick else max(count, 128), min(5, repeats))
     if "m" in parts and os.environ.get("ADASCALE_DATA") and tuple(chosen) == REAL:
         yield from engines.engines(subject(SMALL, 8 if quick else 64, 8 if quick else 300), repeats, compiled)
 
