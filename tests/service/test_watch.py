@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,6 +69,34 @@ def test_a_line_that_was_being_written_is_left_out(tmp_path: Path) -> None:
     first.update(IMAGES[3:5])
     shutil.copytree(tmp_path / "b", tmp_path / "c")
     assert opened(tmp_path / "c").summary() == first.summary()
+
+
+@pytest.mark.parametrize("written", [0, 10])
+def test_a_full_disk_costs_nothing_once_there_is_room_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    """Neither the lines that could not be written, or only in part, nor those that follow."""
+
+    def full(file: int, lines: bytes) -> int:
+        if not written:
+            raise OSError(28, "No space left on device")
+        return write(file, lines[:written])
+
+    write, first, whole = os.write, opened(tmp_path / "a"), opened(tmp_path / "whole")
+    first.update(IMAGES[:5])
+    with monkeypatch.context() as context:
+        context.setattr("os.write", full)
+        first.update(IMAGES[5:8])
+    first.update(IMAGES[8:10])
+    (journal,) = (tmp_path / "a").glob("*/journal-*.jsonl")
+    assert [json.loads(line)[2] for line in journal.read_text().splitlines()] == [
+        f"{i}.png" for i in (0, 1, 2, 3, 4, 8, 9)
+    ]
+    first.save()  # as the service does every 30 seconds
+    first.update(IMAGES[10:12])
+    whole.update(IMAGES[:12])
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    assert opened(tmp_path / "b").summary() == whole.summary()
 
 
 def test_another_calibration_is_another_monitor(tmp_path: Path) -> None:

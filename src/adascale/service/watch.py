@@ -87,10 +87,17 @@ class Watch:
         self._own.close()
 
     def _write(self, lines: bytes) -> None:
+        """A full disk stops the journal, not the service: the next state that is saved has what the journal lacks."""
+        size = os.fstat(self._journal).st_size
         try:
-            os.write(self._journal, lines)
-        except OSError as error:  # a full disk stops the journal, not the service
-            LOG.error("the journal cannot be written", extra={"fields": {"reason": str(error)}})
+            written = os.write(self._journal, lines)
+            reason = f"{written} of {len(lines)} bytes were written"
+        except OSError as error:
+            written, reason = 0, str(error)
+        if written < len(lines):
+            os.ftruncate(self._journal, size)  # no half line before those that follow
+            self._saved = -1
+            LOG.error("the journal cannot be written", extra={"fields": {"reason": reason}})
 
     def _take(self, score: float | None, prediction: int | None, name: str | None) -> list[Any]:
         return self._monitor.update(math.inf if score is None else score, prediction, name)
