@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from adascale.bench.results import Run
+from tests.made_up_run import made_up_run
+
 
 @pytest.fixture
 def suite(place: Path) -> Path:
@@ -19,3 +22,8 @@ def suite(place: Path) -> Path:
         'id = "id.npz"\nval = "val.npz"\ntrain = "train.npz"\n[near]\nn = "near.npz"\n[far]\nf = "far.npz"\n'
     )
     return place
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    return made_up_run(images=300)

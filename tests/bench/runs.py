@@ -9,8 +9,13 @@ from typing import Any
 
 import pytest
 
+from adascale.bench.columns import Kind
+from adascale.bench.results import Run
+from tests.made_up_run import METHODS as MADE_UP_METHODS
+from tests.made_up_run import made_up_run
 from tests.shell import inside
 
+FEW: dict[str, Kind] = {"digits": "id", "shifted digits": "shifted", "letters": "near", "noise": "far"}
 METHODS = ["--method", "adascale_a,scale,msp", "--tune", "none"]
 
 
@@ -33,3 +38,7 @@ def networks(place: Path, out: str) -> dict[str, Any]:
     """What results.json says about the network."""
     found: dict[str, Any] = json.loads((place / out / "results.json").read_text())["reproduce"]["networks"]["Net"]
     return found
+
+
+def small(**options: object) -> Run:
+    return made_up_run(methods=MADE_UP_METHODS[:2], sets=FEW, images=40, **options)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ from tests.campaign.parsed import Use, parsed
 from tests.campaign.tries import Tries, mutated
 from tests.conftest import SmallNet, seeded
 from tests.images.pictures import GREY, RGB, picture
-from tests.service.test_limits import bomb
+from tests.service.hostile import bomb
 
 METHODS = ("adascale_a", "combined", "knn", "mds")
 FORMATS = {

@@ -15,8 +15,8 @@ from adascale import load_network
 from adascale.decision.ood_detector import OODDetector
 from tests.campaign.tries import Tries, mutated
 from tests.images.pictures import picture
+from tests.service.hostile import GOOD, eventually, hostile, slow
 from tests.service.serving import Process, metric, png, score, together, wait_until_ready
-from tests.service.test_limits import GOOD, eventually, hostile, slow
 from tests.shell import NETWORK
 
 AT_ONCE, SLOW_ONES = 16, 9

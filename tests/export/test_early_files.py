@@ -10,7 +10,7 @@ import torch
 from adascale import InputError, OODDetector, load_exported
 from adascale.core.errors import DetectorFileError
 from adascale.export.early import Early
-from tests.export.test_export import fitted, varied
+from tests.export.fitted import fitted, varied
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")

@@ -2,68 +2,29 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import zipfile
 from collections.abc import Callable
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
 
 from adascale import InputError, OODDetector, detectors, load_exported
 from adascale.core.errors import DetectorFileError
 from adascale.decision.exporting import exportable
-from adascale.export import proof, writing
+from adascale.export import proof
 from adascale.export.engines import read_record, runner
 from adascale.export.graph import OUTPUTS, DecisionGraph
 from tests.conftest import SmallNet, images, seeded
+from tests.export.fitted import fitted, varied
 from tests.inside import INSIDE
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 pytestmark = pytest.mark.usefixtures("unguarded")
-
-BRIGHT = torch.linspace(0.5, 2, 150)[:, None, None, None]
-
-
-def varied(n: int, seed: int) -> Tensor:
-    """Images that differ in contrast, so that features and scores differ clearly."""
-    return images(n, seed=seed) * BRIGHT[torch.arange(n) % 150]
-
-
-def evened(net: nn.Module) -> nn.Module:
-    """The network with a bias that makes it choose every class for some of the images: SHE needs them."""
-    head = cast(nn.Linear, net.get_submodule("fc"))
-    with torch.no_grad():
-        head.weight *= 20
-        head.bias.sub_(net(varied(150, 2)).mean(0))
-    return net
-
-
-def fitted(method: str = "combined", model: nn.Module | None = None, **options: Any) -> OODDetector:
-    known = {one.name for one in fields(detectors.get(method))}
-    small = {key: value for key, value in {"k": 5, "dim": 20}.items() if key in known}
-    if "pixels" in known:
-        small["pixels"] = "random"  # type: ignore[assignment]
-    net = evened(seeded(SmallNet)) if model is None else model
-    known_images, train = (labelled(net, varied(150, seed)) for seed in (1, 2))
-    given = known_images if method == "temp_scale" else known_images[0]
-    return OODDetector(net, method, **{**small, **options}).fit(given, train, tune=False)
-
-
-def labelled(net: nn.Module, given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The images with the network's own answers as labels."""
-    return given, torch.as_tensor(copy.deepcopy(net).eval()(given).argmax(1))
-
-
-@pytest.fixture(scope="module")
-def detector() -> OODDetector:
-    return fitted(classes=["a", "b", "c", "d", "e"])
 
 
 @pytest.fixture(scope="module")
@@ -215,72 +176,6 @@ def test_methods_with_an_input_gradient_are_exported(name: str, tmp_path: Path) 
     assert_same(load_exported(tmp_path / "model.onnx")(given), detector(given))
 
 
-@pytest.mark.parametrize(
-    ("name", "words"), [("mds_ensemble", "reads inner layers.*use mds"), ("gaia_z", "use gradnorm")]
-)
-def test_methods_of_inner_layers_are_refused_by_name(name: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=f"{name} cannot be exported: .*{words}"):
-        fitted(name).export(tmp_path / "model.onnx")
-    assert not list(tmp_path.iterdir())
-
-
-def test_one_logit_and_a_named_head(tmp_path: Path) -> None:
-    with pytest.warns(match="one logit"):
-        detector = fitted("ebo", seeded(lambda: SmallNet(classes=1)))
-    detector.export(tmp_path / "model.onnx")
-    given = varied(4, 3)
-    assert_same(load_exported(tmp_path / "model.onnx")(given), detector(given))
-
-
-@pytest.mark.parametrize(
-    ("path", "options", "message"),
-    [
-        ("model.bin", {}, "no suffix"),
-        ("model.onnx", {"format": "openvino"}, "no suffix for format='openvino'"),
-        ("model.onnx", {"format": "tflite"}, "choose one of onnx, openvino, pt2"),
-        ("model.xml", {"early": "pair"}, "for .onnx files"),
-    ],
-)
-def test_what_cannot_be_written_is_said_at_once(
-    detector: OODDetector, path: str, options: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match=message):
-        detector.export(tmp_path / path, **options)
-
-
-class Branching(SmallNet):
-    def forward(self, x: Tensor) -> Any:
-        return super().forward(x if x.mean() > 0 else -x)
-
-
-class Sized(SmallNet):
-    def forward(self, x: Tensor) -> Any:
-        return super().forward(x if x.shape[0] < 64 else -x)
-
-
-@pytest.mark.parametrize("kind", [Branching, Sized])
-def test_a_network_that_cannot_be_traced_is_refused_by_its_name_and_in_one_line(
-    kind: type[nn.Module], tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    detector = fitted("ebo", seeded(kind))
-    with pytest.raises(InputError, match=f"cannot trace {kind.__name__} with a free number of images") as caught:
-        detector.export(tmp_path / "model.onnx")
-    assert "\n" not in str(caught.value)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_large_bank_is_refused_with_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writing, "_LARGEST_STATE", 2**15)
-    with pytest.raises(InputError, match=r"knn keeps 0 MB of training samples"):
-        fitted("knn").export(tmp_path / "model.onnx")
-
-
-def test_a_folder_is_no_file(detector: OODDetector, tmp_path: Path) -> None:
-    (tmp_path / "model.onnx").mkdir()
-    with pytest.raises(InputError, match=r"model.onnx is a folder; give the name of a file"):
-        detector.export(tmp_path / "model.onnx")
-
-
 def test_tensors_are_taken_as_the_detector_takes_them(exported: Path) -> None:
     loaded, given = load_exported(exported), varied(3, 4)
     expected = loaded(given).score
@@ -359,3 +254,11 @@ def test_the_network_is_left_as_it_was(tmp_path: Path) -> None:
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert load_exported(tmp_path / "model.onnx")(varied(2, 1)).score.isfinite().all()
+
+
+def test_one_logit_and_a_named_head(tmp_path: Path) -> None:
+    with pytest.warns(match="one logit"):
+        detector = fitted("ebo", seeded(lambda: SmallNet(classes=1)))
+    detector.export(tmp_path / "model.onnx")
+    given = varied(4, 3)
+    assert_same(load_exported(tmp_path / "model.onnx")(given), detector(given))

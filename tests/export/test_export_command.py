@@ -13,7 +13,7 @@ import pytest
 
 from adascale import InputError, OODDetector, Preprocess, load_exported
 from tests.conftest import ROOT, SmallNet, seeded
-from tests.export.test_export import varied
+from tests.export.fitted import varied
 from tests.images.pictures import picture
 from tests.shell import fit, inside
 
