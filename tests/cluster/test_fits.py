@@ -20,6 +20,7 @@ from adascale.detectors import learning
 from adascale.testing import example_outputs
 from tests.cluster.crews import Here
 from tests.detectors.test_merging import BLOCK, CASES, SIZES, Slice, same, samples
+from tests.images.pictures import picture
 from tests.shell import inside
 
 
@@ -72,20 +73,13 @@ def test_every_method_that_learns(workers: int, monkeypatch: pytest.MonkeyPatch)
 def test_fit_spreads_what_exceeds_the_memory(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same detectors from the command line: in memory, and in blocks by two workers."""
     monkeypatch.chdir(place)
-    methods = ("mds", "vim", "react", "knn")
+    methods = ("vim", "react", "knn", "residual")
     files = [f"{name}.safetensors" for name in methods]
-    command = (
-        "fit",
-        "id",
-        "--train",
-        "id",
-        "--model",
-        "nets.py:Net",
-        "--method",
-        ",".join(methods),
-        "--batch-size",
-        "8",
-    )
+    (place / "train").mkdir()
+    for i in range(40):
+        picture(seed=100 + i).save(place / "train" / f"{i}.png")
+    settings = ("--set", "vim.dim=20", "--set", "residual.dim=20", "--set", "knn.k=5")
+    command = ("fit", "id", "--train", "train", "--model", "nets.py:Net", "--method", ",".join(methods), *settings)
     assert inside(monkeypatch, *command, "-o", "here") == 0
     asked = list[int]()
 
