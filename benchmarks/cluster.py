@@ -38,7 +38,7 @@ from adascale.decision.detector_file import DetectorFile
 from adascale.decision.folders import score_images
 from adascale.extraction.batches import Passes
 from adascale.images.shard_files import ShardFile
-from adascale.images.shards import Shard, Shards, list_shards
+from adascale.images.shards import ImageShards, Shard, list_shards
 from adascale.images.sources import find_images
 from adascale.network.loading import load_network
 
@@ -206,7 +206,7 @@ def drive(count: int) -> None:
     """A job of so many shards that nobody computes; prints its peak memory and its seconds."""
     with tempfile.TemporaryDirectory() as name:
         files = [ShardFile(Path(f"/data/train-{i:06d}.tar"), f"train-{i:06d}.tar", f"{i:06d}") for i in range(count)]
-        shards = Shards([(Shard(f"train-{i:06d}.tar", None, file=file), range(0)) for i, file in enumerate(files)])
+        shards = ImageShards([(Shard(f"train-{i:06d}.tar", None, file=file), range(0)) for i, file in enumerate(files)])
         judges = Judges((("d.safetensors", "0" * 64),), "torchvision:resnet50")
         began = time.perf_counter()
         with Executor(Instant()) as executor:

@@ -15,39 +15,28 @@ from typing import Any
 import pytest
 
 from tests.images.pictures import picture
-from tests.shell import fit, inside
+from tests.shell import NETWORK, fit, inside
 
 pytestmark = pytest.mark.slow
 psutil = pytest.importorskip("psutil")
 ray = pytest.importorskip("ray")
 
 IMAGES, SHARD = 2000, 100
-NETWORK = """
-import time, torch
-from torch import nn
-PREPROCESS = {"size": 8, "crop": 8, "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]}
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv = nn.Conv2d(3, 128, 3, stride=2)
-        self.fc = nn.Linear(128, 4)
-    def forward(self, x):
-        time.sleep(0.25)  # long enough to be killed in it
-        return self.fc(torch.relu(self.conv(x)).mean((2, 3)))
-"""
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """A head without CPUs and two nodes with one each, so that a lost node leaves one worker."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    """A head without CPUs and two nodes with one each, so that a lost node leaves one worker. Their passes are slow
+    enough to be killed in one.
+    """
     from ray.cluster_utils import Cluster
 
     size = 80 * 2**20  # of the object store, which nothing here needs
     quick = {"health_check_initial_delay_ms": 1000, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")  # Ray's own
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("SLOW", "0.25")
         head = {"num_cpus": 0, "object_store_memory": size, "include_dashboard": False, "_system_config": quick}
         made = Cluster(initialize_head=True, head_node_args=head)
         for _ in range(2):

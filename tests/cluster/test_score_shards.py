@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from adascale.cli.spellings import current
+from tests.cluster.crews import Here
 from tests.images.pictures import picture
 from tests.shell import NETWORK, fit, inside
+from tests.stores import contents, tar_of
 
 SHARDS = ("--batch-size", "4", "--shard-size", "7")  # rounded up to 8: shards of 8, 8, 8 and 6 images
 
@@ -64,12 +66,19 @@ def test_the_merged_file_is_that_of_one_process(parts: Path, monkeypatch: pytest
     assert merged.read_bytes() == single(monkeypatch, parts.with_name(f"one.{suffix}"))
 
 
-def test_discoveries_are_found_in_the_merged_rows(parts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_discoveries_are_found_in_the_merged_rows(
+    parts: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     merged, fdr = parts.with_name("merged.csv"), ("--fdr", "0.9")
-    assert inside(monkeypatch, "merge", parts, "-o", merged, *fdr) == 0
+    notes = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # too few images for a discovery
+        warnings.simplefilter("always")  # too few images for a discovery
+        assert inside(monkeypatch, "merge", parts, "-o", merged, *fdr) == 0
+        notes += [line for line in capsys.readouterr().err.splitlines() if "note" in line]
         expected = single(monkeypatch, parts.with_name("one.csv"), *fdr)
+        notes += [line for line in capsys.readouterr().err.splitlines() if "note" in line]
+    assert len(notes) == 2
+    assert notes[0] == notes[1]
     assert merged.read_bytes() == expected
     assert b"discovery" in expected
 
@@ -121,6 +130,42 @@ def test_merging_refuses_unfinished_and_changed_shards(
     assert not merged.exists()
 
 
+def test_a_tar_that_cannot_be_read_can_be_skipped(
+    parts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("adascale.cli.workers.LocalCrew", lambda *_: Here())
+    images, tars, out = contents(Path("id")), tmp_path / "tars", tmp_path / "out"
+    tars.mkdir()
+    (tars / "a.tar").write_bytes(tar_of({name: images[name] for name in list(images)[:8]}))
+    (tars / "b.tar").write_bytes(b"no tar")
+    command = ("score", tars, "-d", "d.safetensors", "-o", out, "--on", "local")
+    assert inside(monkeypatch, *command) == 2
+    told = capsys.readouterr().err
+    assert "1 of 2 shards failed" in told
+    assert "--skip-failed" in told
+    assert not (out / "manifest.json").exists()
+    assert inside(monkeypatch, *command, "--skip-failed") == 3
+    (skipped,) = json.loads((out / "manifest.json").read_text())["failed_shards"]
+    assert "cannot be read as a tar" in skipped["reason"]
+    capsys.readouterr()
+    assert inside(monkeypatch, "merge", out, "-o", tmp_path / "all.csv") == 0
+    assert f"without {skipped['source']}" in capsys.readouterr().err
+    assert len((tmp_path / "all.csv").read_text().splitlines()) == 9
+
+
+def test_decisions_have_no_discoveries(
+    parts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("adascale.cli.workers.LocalCrew", lambda *_: Here())
+    out, merged = tmp_path / "run.v1", tmp_path / "all.csv"  # a dot makes no file of a folder
+    on = ("--on", "local", "--decide", *SHARDS)
+    assert inside(monkeypatch, "score", "id", "-d", "d.safetensors", "-o", out, *on) == 3
+    assert inside(monkeypatch, "merge", out, "-o", merged, "--fdr", "0.1") == 2
+    assert "--fdr needs the p-values" in capsys.readouterr().err
+    assert inside(monkeypatch, "merge", out, "-o", merged) == 0
+    assert merged.read_bytes() == single(monkeypatch, tmp_path / "one.csv", "--decide")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -130,6 +175,7 @@ def test_merging_refuses_unfinished_and_changed_shards(
         (["-o", "parts", "--on", "local", "--fdr", "0.1"], "give it to adascale merge"),
         (["-o", "parts", "--address", "auto"], "add --on ray"),
         (["-o", "s.csv", "--cpus-per-worker", "2"], "--on local or --on ray"),
+        (["-o", "s.csv", "--skip-failed"], "add --on local or --on ray"),
     ],
 )
 def test_options_that_contradict_each_other_are_told(
@@ -139,7 +185,8 @@ def test_options_that_contradict_each_other_are_told(
     assert message in capsys.readouterr().err
 
 
-def test_engine_ray_is_understood_as_on_ray() -> None:
+def test_engine_ray_is_understood_as_on_ray(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["score", "id", "-d", "d.st", "-o", "parts", "--workers", "2"]
     assert current([*asked, "--engine", "ray"]) == current([*asked, "--engine=ray"]) == [*asked, "--on", "ray"]
+    assert "note: --engine ray is taken for --on ray" in capsys.readouterr().err
     assert current([*asked, "--engine", "openvino", "ray"]) == [*asked, "--engine", "openvino", "ray"]

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from adascale import Detector, Head, InputError, NotFittedError, Outputs, Shards, View, detectors, fit_shards
+from adascale import Detector, Head, InputError, NotFittedError, Outputs, Shards, detectors, fit_shards
 from adascale.core.types import Need
 from adascale.detectors import gmm, learning
 from adascale.detectors.mds import MDS
@@ -106,7 +106,7 @@ class Slice:
 
     first: int
     last: int
-    views: tuple[View, ...] = ()
+    views: tuple[Need, ...] = ()
 
     def __call__(self) -> Outputs:
         return samples(self.views)[0][self.first : self.last]

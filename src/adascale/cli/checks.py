@@ -250,7 +250,7 @@ def writable(value: Any) -> Any:
 
 def rows_place(value: Any) -> Any:
     """A file for rows of results, or a folder for those of shards."""
-    return rows_file(value) if value is not None and value.suffix else writable(value)
+    return rows_file(value) if value is not None and value.suffix.lower() in SUFFIXES else writable(value)
 
 
 def rows_file(value: Any) -> Any:

@@ -71,6 +71,9 @@ class ScoreCommand(TrustOptions, WorkerOptions, ReadOptions, Command, module="fi
     shard_size: int = option(
         1024, "With --on: images of a shard, where the source has none; rounded up to whole batches.", min=1
     )
+    skip_failed: bool = option(
+        False, "With --on: finish without shards that cannot be read; the manifest names them.", "--skip-failed"
+    )
     lines: bool = option(False, "Print the rows as JSON lines on stdout.", "--jsonl")
     decide: bool = option(False, "Only the decisions, at about the price of a forward pass.", "--decide")
     report: Path | None = option(None, "Also write an HTML page of the scored images.", check=checks.writable)
@@ -94,7 +97,9 @@ class ScoreCommand(TrustOptions, WorkerOptions, ReadOptions, Command, module="fi
         super().__post_init__()
         if self.on is not None:
             self._check_shards()
-        elif self.output is not None and not self.output.suffix:
+        elif self.skip_failed:
+            raise InputError("--skip-failed is for the shards of workers; add --on local or --on ray.")
+        elif self.output is not None and self.output.suffix.lower() not in SUFFIXES:
             raise InputError(
                 f"The output {self.output} must end in {', '.join(SUFFIXES)}; a folder of shards is made by --on local "
                 "or --on ray."
@@ -115,7 +120,7 @@ class ScoreCommand(TrustOptions, WorkerOptions, ReadOptions, Command, module="fi
 
     def _check_shards(self) -> None:
         """Workers write a folder, of which `adascale merge` makes a file."""
-        if self.output is None or self.output.suffix:
+        if self.output is None or self.output.suffix.lower() in SUFFIXES:
             given = "nothing" if self.output is None else f"-o {self.output}"
             raise InputError(
                 f"--on {self.on} writes a file for each shard, and {given} was given; name a folder, -o scores, and "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from typing import Any
@@ -28,8 +27,9 @@ from adascale.network.class_names import class_names
 from adascale.network.ready import usable_device
 from adascale.network.specs import absolute
 from adascale.showing.score_page import Scored, write_page
+from adascale.storage.atomic import remove_folder
 from adascale.storage.locks import claimed
-from adascale.storage.remote import Place, unfinished
+from adascale.storage.remote import Place, Url, unfinished
 from adascale.storage.rows import Journal
 
 
@@ -56,7 +56,7 @@ def fit(given: FitCommand) -> None:
     common: dict[str, Any] = {"alpha": given.alpha, "confidence": given.confidence, "split_seed": given.split_seed}
     common["preprocess"] = preprocess
     made = [OODDetector(classifier, text, **common, **settings[name]) for name, text in methods.items()]
-    several, parts = len(made) > 1, unfinished(output, ".parts")
+    several, parts = len(made) > 1, _parts(output, given)
     with claimed(output, folder=several):
         with resumable(), executor_of(given) as executor:
             spread = spread_over(executor, given, given.model, given.weights, **running)
@@ -67,12 +67,19 @@ def fit(given: FitCommand) -> None:
         if refused and "all" not in (given.method or ()):
             raise next(iter(refused.values()))
         records = [{**record, "skipped": failures} for record in _saved(made, refused, output, given)]
-        shutil.rmtree(parts, ignore_errors=True)
+        remove_folder(parts)
     for image, reason in failures.items():
         say(f"skipped {image}: {reason}")
     if given.as_json:
         print(json.dumps(records if several else records[0]))
     end(len(failures), len(found) + len(training or ()))
+
+
+def _parts(output: Place, given: FitCommand) -> Place:
+    """Where activations are kept until the end: on this machine, or at the URL if workers elsewhere make them."""
+    if given.on == "ray" and isinstance(output, Url):
+        return output.with_name(f"{output.name}.parts")
+    return unfinished(output, ".parts")
 
 
 def _saved(
@@ -145,7 +152,7 @@ def _score(given: ScoreCommand, found: ImageSet, files: list[DetectorFile], jour
         tell_scored(journal.output, vars(tally), given.as_json, marked)
     else:
         printed.finish(marked)
-    note_limits(marked, loaded, given.fdr)
+    note_limits(marked, [len(file.calibration.scores) for file in files], given.fdr)
     if seen is not None and given.report is not None:
         write_page(seen, found, next(iter(loaded.values())), given.report, source_of(given.images))
         say(f"wrote {given.report}")

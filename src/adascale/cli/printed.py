@@ -11,7 +11,6 @@ from typing import Any, Literal
 from adascale.cli.console import say
 from adascale.core.errors import AdascaleWarning
 from adascale.decision.discovered import COLUMN, Discoveries, discovered, with_discovery
-from adascale.decision.ood_detector import OODDetector
 from adascale.maths.discoveries import limits
 from adascale.storage.remote import Place
 from adascale.storage.rows import JSON_END, Row, write_csv, write_json, write_jsonl
@@ -78,11 +77,10 @@ def tell_scored(output: Place, counts: Mapping[str, Any], as_json: bool, found: 
         say(f"{output}: {rows - failed} images scored, out-of-distribution: {f'{each}{late}'.replace('.', ' ')}")
 
 
-def note_limits(found: Mapping[str, Discoveries], detectors: Mapping[str, OODDetector], fdr: float | None) -> None:
-    """Say so where too few calibration images are the reason that there are no discoveries."""
+def note_limits(found: Mapping[str, Discoveries], calibration_images: Sequence[int], fdr: float | None) -> None:
+    """Say so where too few calibration images, of which each detector has so many, leave no discoveries."""
     if fdr is None:
         return
-    for (prefix, one), detector in zip(found.items(), detectors.values(), strict=True):
-        images = 0 if detector.calibration is None else len(detector.calibration.scores)
+    for (prefix, one), images in zip(found.items(), calibration_images, strict=True):
         if not one.number and (reason := limits(images, one.images, fdr)):
             warnings.warn(f"{prefix.replace('.', ': ')}{reason}", AdascaleWarning, stacklevel=2)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
+
+import typer
 
 from adascale.cli import networks
 from adascale.cli.checks import method_names
 from adascale.cli.commands import MergeCommand, ScoreCommand
-from adascale.cli.console import end, resumable
-from adascale.cli.printed import tell_scored
+from adascale.cli.console import SOME_UNREADABLE, end, resumable, say
+from adascale.cli.printed import note_limits, tell_scored
 from adascale.cli.workers import executor_of
 from adascale.cluster.job import ScoreJob, all_rows, read_manifest
 from adascale.cluster.scoring import Judges
+from adascale.core.errors import InputError
 from adascale.core.extras import optional
 from adascale.decision.detector_file import read_detectors
 from adascale.decision.discovered import Discoveries, discovered, find_discoveries, with_discovery
 from adascale.images.shards import list_shards
+from adascale.network.class_names import class_names
 from adascale.network.specs import absolute
 from adascale.storage.locks import claimed
 from adascale.storage.rows import write_rows
@@ -38,15 +44,20 @@ def score_shards(given: ScoreCommand) -> None:
         given.compiled,
         given.engine,
         *given.promise,
-        None if given.classes is None else os.path.abspath(given.classes),
+        class_names(given.classes) if given.classes else (),
         tuple(method_names(given.method or [])),
     )
-    job = ScoreJob(shards, given.output.resolve(), judges, given.passes(), given.decide, given.evidence)
+    about = {"calibration_images": [len(file.calibration.scores) for file in files]}
+    how = given.passes(), given.decide, given.evidence, about, given.skip_failed
+    job = ScoreJob(shards, given.output.resolve(), judges, *how)
     with claimed(given.output, folder=True), resumable(), executor_of(given) as executor:
         assert executor is not None
         manifest = job.run(executor)
     tell_scored(given.output, manifest, given.as_json)
+    _tell_skipped(manifest)
     end(manifest["failed"], manifest["rows"])
+    if manifest.get("failed_shards"):
+        raise typer.Exit(SOME_UNREADABLE)
 
 
 def merge(given: MergeCommand) -> None:
@@ -55,7 +66,16 @@ def merge(given: MergeCommand) -> None:
     columns, marked = manifest["columns"], dict[str, Discoveries]()
     if given.fdr is not None:
         marked = find_discoveries(all_rows(given.folder, manifest), columns, given.fdr)
+        if not marked:
+            raise InputError("--fdr needs the p-values, which --decide did not compute; leave it out, or score again.")
     with claimed(given.output):
         rows = discovered(all_rows(given.folder, manifest), marked)
         write_rows(given.output, rows, with_discovery(columns, marked))
     tell_scored(given.output, manifest, given.as_json, marked)
+    _tell_skipped(manifest)
+    note_limits(marked, manifest["calibration_images"], given.fdr)
+
+
+def _tell_skipped(manifest: Mapping[str, Any]) -> None:
+    for shard in manifest.get("failed_shards", ()):
+        say(f"without {shard['source']}: {shard['reason']}")

@@ -15,16 +15,19 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "fit": {"--output": "--out"},
     "score": {"--output": "--out"},
 }
+SPREAD = ("bench", "fit", "score", "study", "tune")  # the commands that take --on
 
 
 def current(arguments: Sequence[str]) -> list[str]:
     """The arguments of a command line in today's spelling."""
-    renamed = RENAMED.get(next((text for text in arguments if not text.startswith("-")), ""), {})
+    command = next((text for text in arguments if not text.startswith("-")), "")
+    renamed = RENAMED.get(command, {})
     found: list[str] = []
     for index, text in enumerate(arguments):
         if text == "--":
             return [*found, *arguments[index:]]
-        if text == "--engine=ray" or (text == "ray" and found[-1:] == ["--engine"]):
+        if command in SPREAD and (text == "--engine=ray" or (text == "ray" and found[-1:] == ["--engine"])):
+            say("note: --engine ray is taken for --on ray; --engine says what runs the network in a worker.")
             found[-1:] = ["--on", "ray"] if text == "ray" else [*found[-1:], "--on", "ray"]
             continue
         name, equals, value = text.partition("=")

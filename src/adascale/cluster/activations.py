@@ -1,12 +1,15 @@
-"""Activations made by workers, into the cache that the commands read."""
+"""Activations made by workers, into the cache that the commands read, and fits on what is there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from adascale.cluster.executor import Executor
+from adascale.cluster.mapping import mapped
+from adascale.cluster.shared import await_shard, check_seen, example_of
 from adascale.cluster.tasks import Held
 from adascale.core.errors import InputError
 from adascale.core.progress import Advance
@@ -57,19 +60,21 @@ class _Passes:
 
 @dataclass(frozen=True)
 class ExtractBatches:
-    """Make these batches and write their shards. images: those of the batches alone."""
+    """Make these batches and write their shards. images: those of the batches alone; example: a file of them."""
 
     recipe: _Passes
     images: ImageSet
     key: str
     wanted: Sequence[Wanted]
     tamper: Tamper | None
+    example: Path | None
 
     @property
     def name(self) -> str:
         return f"images {self.images.names[0]} to {self.images.names[-1]}"
 
     def run(self, held: Held) -> int:
+        check_seen(self.example)  # else the cache would say for ever that they cannot be read
         extractor = held.once(self.recipe)
         extractor.fill(self.images, ShardCache(self.recipe.folder, self.key), self.wanted, self.tamper)
         return len(self.images)
@@ -79,8 +84,8 @@ class ExtractBatches:
 class SpreadOver:
     """Has the missing batches of an extraction made by the workers of an executor: see `adascale.extraction.cache`.
 
-    All workers must see the images and the folder of the cache. Batches are the same as without workers, and so are
-    the activations.
+    All workers must see the images and the folder of the cache, which is checked. Batches are the same as without
+    workers, and so are the activations.
     """
 
     executor: Executor
@@ -100,8 +105,14 @@ class SpreadOver:
         for outcome in self.executor.run(self._tasks(recipe, images, cache.key, wanted, tamper)):
             if outcome.error:
                 raise InputError(outcome.error)
+            assert isinstance(outcome.task, ExtractBatches)
+            await_shard(cache, outcome.task.wanted[0].shard)
             lost = self.executor.lost
             advance(outcome.value, f"{self.executor.workers} workers" + (f", {lost} lost" if lost else ""))
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        """What a fit asks of every block of activations, by the same workers."""
+        return mapped(self.executor, function, items)
 
     def _tasks(
         self, recipe: _Passes, images: ImageSet, key: str, wanted: Sequence[Wanted], tamper: Tamper | None
@@ -114,4 +125,4 @@ class SpreadOver:
                 parts.append(one._replace(rows=range(stop, stop + len(one.rows))))
                 stop += len(one.rows)
             subset = images.subset([i for one in chosen for i in one.rows])
-            yield ExtractBatches(recipe, subset, key, parts, tamper)
+            yield ExtractBatches(recipe, subset, key, parts, tamper, example_of(subset))

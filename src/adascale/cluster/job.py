@@ -17,12 +17,13 @@ from typing import Any
 
 from adascale.cluster.executor import Executor, Outcome
 from adascale.cluster.scoring import Judges, Rows, ScoreShard, digest
+from adascale.cluster.shared import example_of
 from adascale.core.environment import versions
 from adascale.core.errors import AdascaleError, InputError
 from adascale.core.progress import progress
 from adascale.extraction.batches import Passes
 from adascale.extraction.shard_cache import cache_key
-from adascale.images.shards import Shards
+from adascale.images.shards import ImageShards
 from adascale.storage.atomic import write_text
 from adascale.storage.reading import read_rows
 from adascale.storage.remote import Place
@@ -30,7 +31,7 @@ from adascale.storage.rows import Row
 
 JOB, MANIFEST = "job.json", "manifest.json"
 _FORMAT = {"format": "adascale-shards", "format_version": 1}
-_MOST_FAILURES = 10
+_MOST_FAILURES, _MOST_SKIPPED = 10, 0.01
 
 
 class ShardsError(AdascaleError, RuntimeError):
@@ -39,15 +40,16 @@ class ShardsError(AdascaleError, RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class ScoreJob:
-    """Score every shard of a source into ``folder``."""
+    """Score every shard of a source into ``folder``. skip_failed: close the job without those that cannot be read."""
 
-    shards: Shards
+    shards: ImageShards
     folder: Place
     judges: Judges
     passes: Passes = Passes()
     decide: bool = False
     evidence: bool = False
     about: Mapping[str, Any] = field(default_factory=dict)
+    skip_failed: bool = False
 
     @cached_property
     def key(self) -> str:
@@ -61,27 +63,34 @@ class ScoreJob:
     def run(self, executor: Executor) -> dict[str, Any]:
         """Score what is missing and write the manifest, which is returned without its list of shards.
 
-        Shards that cannot be read are told at the end, and ten of them stop the job; the same job goes on from there.
+        Shards that cannot be read are told at the end, and ten of them (skip_failed: or one of a hundred) stop the job;
+        the same job goes on from there.
         """
+        most = max(_MOST_FAILURES, int(_MOST_SKIPPED * len(self.shards)) if self.skip_failed else 0)
         self._begin()
         done = _Done()
-        with progress("Scoring", len(self.shards), unit="shards") as advance:
+        with progress("Scoring", len(self.shards), self._found(), unit="shards") as advance:
             for outcome in executor.run(map(self._task, range(len(self.shards)))):
-                done.add(outcome)
-                advance(1, done.note(executor))
-                if len(done.failed) >= _MOST_FAILURES:
+                advance(done.add(outcome), done.note(executor))
+                if len(done.failed) >= most:
                     break
-        if done.failed:
+        if done.failed and not (self.skip_failed and len(done.failed) < most and done.parts):
             name, reason = next(iter(done.failed.items()))
             raise ShardsError(
                 f"{len(done.failed)} of {len(self.shards)} shards failed, such as {name}: {reason.rstrip('.')}. "
-                f"{len(done.parts)} are in {self.folder}; the same command tries the others again."
+                f"{len(done.parts)} are in {self.folder}; the same command tries the others again, "
+                "and with --skip-failed it ends without them."
             )
         return self._close(done)
 
     def _task(self, index: int) -> ScoreShard:
-        how = self.judges, self.passes, self.decide, self.evidence
-        return ScoreShard(self.shards[index], index, self.folder, *how)
+        shard = self.shards[index]
+        how = self.judges, self.passes, self.decide, self.evidence, example_of(shard.images)
+        return ScoreShard(shard, index, self.folder, *how)
+
+    def _found(self) -> int:
+        """How many shards seem to be there already."""
+        return min(len(self.shards), len({file.name[:11] for file in self.folder.glob("part-*.parquet")}))
 
     def _begin(self) -> None:
         known = _read(self.folder / JOB)
@@ -101,6 +110,8 @@ class ScoreJob:
         record |= {"rows": done.rows, "failed": done.unreadable, "ood": dict(done.ood), "columns": done.columns}
         record |= {"detectors": detectors, "model": self.judges.model, "batch_size": self.passes.batch_size}
         record |= {"versions": versions()}
+        if done.failed:
+            record["failed_shards"] = [{"source": name, "reason": reason} for name, reason in done.failed.items()]
         head, lines = json.dumps(record, indent=1).removesuffix("\n}"), ",\n".join(sorted(done.parts))
         write_text(self.folder / MANIFEST, f'{head},\n "shards": [\n{lines}\n ]\n}}\n')
         return record
@@ -113,23 +124,26 @@ class _Done:
         self.parts: list[str] = []
         self.failed: dict[str, str] = {}
         self.columns: list[str] = []
-        self.rows = self.unreadable = 0
+        self.rows = self.unreadable = self._made = 0
         self.ood: Counter[str] = Counter()
         self._began = time.monotonic()
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: Outcome) -> int:
+        """Returns how many shards it is that were not there before."""
         if outcome.error:
             self.failed[outcome.task.name] = outcome.error
-            return
+            return 1
         part: Rows = outcome.value
         self.columns = self.columns or list(part.columns)
         self.rows, self.unreadable = self.rows + part.rows, self.unreadable + part.failed
         self.ood.update(part.ood)
         line = {"file": part.file, "source": part.source, "rows": part.rows, "failed": part.failed}
         self.parts.append("  " + json.dumps({**line, "sha256": part.sha256}))
+        self._made += part.rows * part.made
+        return int(part.made)
 
     def note(self, executor: Executor) -> str:
-        rate = self.rows / max(time.monotonic() - self._began, 1e-9)
+        rate = self._made / max(time.monotonic() - self._began, 1e-9)
         parts = [f"{self.rows} images", f"{rate:.1f} images/s", f"{executor.workers} workers"]
         parts += [f"{self.unreadable} unreadable"] if self.unreadable else []
         parts += [f"{executor.lost} workers lost"] if executor.lost else []

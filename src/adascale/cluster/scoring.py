@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
+from adascale.cluster.shared import check_seen
 from adascale.cluster.tasks import Held
 from adascale.core.errors import DetectorFileError
 from adascale.decision import folders
@@ -26,7 +28,8 @@ from adascale.storage.rows import write_rows
 class Judges:
     """How a worker gets the network and the detectors. files: the detector files, each with the hash of its content.
 
-    methods: ``file.py:Class`` of methods that are not in the registry.
+    classes: names of the classes, in place of those that are known. methods: ``file.py:Class`` of methods that are not
+    in the registry.
     """
 
     files: tuple[tuple[str, str], ...]
@@ -38,7 +41,7 @@ class Judges:
     alpha: float | None = None
     confidence: float | None = None
     no_confidence: bool = False
-    classes: str | None = None
+    classes: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
 
     def make(self) -> dict[str, OODDetector]:
@@ -47,7 +50,7 @@ class Judges:
         files = [_same(DetectorFile.read(path), sha256) for path, sha256 in self.files]
         compiled, engine = self.compiled, self.engine
         classifier, _ = ready_network(self.model, self.weights, self.device, compiled=compiled, engine=engine)
-        return load_columns(files, classifier, self.alpha, self.confidence, self.no_confidence, self.classes)
+        return load_columns(files, classifier, self.alpha, self.confidence, self.no_confidence, self.classes or None)
 
 
 def _same(file: DetectorFile, sha256: str) -> DetectorFile:
@@ -62,7 +65,9 @@ def digest(path: Place) -> str:
 
 
 class Rows(NamedTuple):
-    """What is known about the file of a shard. failed: images that could not be read; ood: flagged ones, by column."""
+    """What is known about the file of a shard. failed: images that could not be read; ood: flagged ones, by column;
+    made: now, and not found.
+    """
 
     file: str
     source: str
@@ -71,13 +76,14 @@ class Rows(NamedTuple):
     ood: Mapping[str, int]
     sha256: str
     columns: Sequence[str]
+    made: bool = True
 
 
 @dataclass(frozen=True)
 class ScoreShard:
     """Score the images of one shard into a file of ``folder`` whose name says which shard, and which content of it.
 
-    What is there already is read, and made again if it is damaged.
+    What is there already is read, and made again if it is damaged. example: a file of the shard's images.
     """
 
     shard: Shard
@@ -87,12 +93,14 @@ class ScoreShard:
     passes: Passes
     decide: bool = False
     evidence: bool = False
+    example: Path | None = None
 
     @property
     def name(self) -> str:
         return self.shard.name
 
     def run(self, held: Held) -> Rows:
+        check_seen(self.example)
         output = self.folder / f"part-{self.index:06d}-{self.shard.fingerprint()[:12]}.parquet"
         return self._found(output) or self._made(output, held.once(self.judges))
 
@@ -106,7 +114,7 @@ class ScoreShard:
             tally.add(rows)
         except Exception:  # pyarrow has many kinds of errors for a damaged file
             return None
-        return self._about(output, tally, columns)
+        return self._about(output, tally, columns)._replace(made=False)
 
     def _made(self, output: Place, detectors: dict[str, OODDetector]) -> Rows:
         columns = folders.columns(detectors, self.decide, self.evidence)

@@ -61,10 +61,11 @@ class RayCrew:
         more: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level="error", **more)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (ConnectionError, RuntimeError, ValueError, self._ray.exceptions.RayError) as error:
             where = address or os.environ.get("RAY_ADDRESS") or "this machine"
-            reason = " ".join(str(error).split())[:200]
-            raise InputError(f"No Ray cluster can be reached at {where}: {reason}; see ray status.") from error
+            reason = " ".join(str(error).split())[:200].rstrip(".")
+            advice = "see ray status; if the cluster asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
+            raise InputError(f"No Ray cluster can be reached at {where}: {reason}; {advice}.") from error
 
     def _room(self) -> int:
         """How many workers the cluster has room for; at least one, because it may grow."""

@@ -50,8 +50,8 @@ def progress(title: str, total: int, done: int = 0, quiet: bool = False, unit: s
             bar.update(task, advance=images, rate=f"{rate:.1f} {unit}/s", note=note)
         elif now - last >= _LOG_EVERY_SECONDS:
             last = now
-            left = (total - done - seen) / rate
-            line = f"{title}: {done + seen} of {total}, {rate:.1f} {unit}/s, {left:.0f} s left"
+            left = f", {(total - done - seen) / rate:.0f} s left" if seen else ""
+            line = f"{title}: {done + seen} of {total}, {rate:.1f} {unit}/s{left}"
             console.print(f"{line}, {note}" if note else line, highlight=False, soft_wrap=True)
 
     if console.is_jupyter:

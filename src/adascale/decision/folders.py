@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -29,6 +28,7 @@ from adascale.images.loader import Loaded, load_batches
 from adascale.images.outliers import OUTLIERS
 from adascale.images.preprocess import Preprocess
 from adascale.images.sources import ImageSet
+from adascale.storage.remote import Place
 from adascale.storage.rows import Row
 
 VERDICT_COLUMNS = ("score", "p_value", "is_ood")
@@ -40,7 +40,7 @@ def fit_images(
     detectors: Sequence[OODDetector],
     images: ImageSet,
     train: ImageSet | None,
-    folder: Path,
+    folder: Place,
     *,
     tune: bool | None = None,
     passes: Passes = Passes(),

@@ -18,11 +18,12 @@ def load_columns(
     alpha: float | None = None,
     confidence: float | None = None,
     no_confidence: bool = False,
-    classes: str | Path | None = None,
+    classes: str | Path | Sequence[str] | None = None,
 ) -> dict[str, OODDetector]:
     """The detectors by the names of their columns: the method's, or the file's where a method comes twice.
 
-    no_confidence: promise ``alpha`` on average, though a detector was fitted with confidence. classes: a file of names.
+    no_confidence: promise ``alpha`` on average, though a detector was fitted with confidence. classes: names of the
+    classes, or a file of them.
     """
     loaded = OODDetector.load_all(files, classifier, alpha=alpha, confidence=confidence)
     for detector in loaded if no_confidence else []:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
@@ -51,7 +51,7 @@ class Extracted:
     """The outputs of an image set, on disk.
 
     rows: the number of usable images of each shard; failures: the other images, with the reasons; usable: the indices
-    of the usable images in the set; shape: that of an input.
+    of the usable images in the set; shape: that of an input. run: what runs the work of a fit on shards (see `Shards`).
     """
 
     cache: ShardCache
@@ -60,6 +60,7 @@ class Extracted:
     failures: Mapping[str, str]
     usable: Sequence[int]
     shape: tuple[int, ...]
+    run: Run = map
 
     def __len__(self) -> int:
         return sum(self.rows)
@@ -92,11 +93,11 @@ class Extracted:
             start = stop
         return _outputs(whole, self.needs)
 
-    def shards(self, run: Run = map) -> Shards:
-        """All outputs as shards that are read when they are needed. run: see `Shards`."""
-        cache, used = self.cache, [index for index, rows in enumerate(self.rows) if rows]
-        reads = [partial(_read_shard, cache.folder.parent, cache.key, index, tuple(self.needs)) for index in used]
-        return Shards(reads, [self.rows[index] for index in used], run)
+    def shards(self) -> Shards:
+        """All outputs as shards that are read when they are needed."""
+        used, folder = [index for index, rows in enumerate(self.rows) if rows], self.cache.folder.parent.resolve()
+        reads = [partial(_read_shard, folder, self.cache.key, index, tuple(self.needs)) for index in used]
+        return Shards(reads, [self.rows[index] for index in used], self.run)
 
     def learnable(self) -> Outputs | Shards:
         """All outputs for a fit: in memory if they take at most half of it, else as shards. The fit is the same."""
@@ -117,7 +118,7 @@ def _outputs(tensors: Mapping[str, Tensor], needs: Sequence[Need]) -> Outputs:
 
 
 class Spread(Protocol):
-    """Has the missing batches of an extractor made by others, who write them to the same cache."""
+    """Others that make the missing batches of an extractor and write them to the same cache; they also run fits."""
 
     def __call__(
         self,
@@ -128,6 +129,9 @@ class Spread(Protocol):
         tamper: Tamper | None,
         advance: Advance,
     ) -> None: ...
+
+    def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+        """Like the built-in ``map``."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -230,7 +234,12 @@ class Extractor:
             advance(len(rows))
 
     def _extracted(self, images: ImageSet, cache: ShardCache, needs: Sequence[Need], count: int) -> Extracted:
-        shards = [info for index in range(count) if (info := cache.look_up(index, ())[0]) is not None]
+        shards = list[ShardInfo]()
+        for index in range(count):
+            info, lacking = cache.look_up(index, needs)
+            if info is None or lacking:
+                raise cache.gone(index)
+            shards.append(info)
         failures = {name: reason for shard in shards for name, reason in shard.failures.items()}
         used = next((shard for shard in shards if shard.rows), None)
         if used is None or used.head is None:
@@ -239,7 +248,8 @@ class Extractor:
             self.classifier.adopt(used.head)
         usable = [i for i, key in enumerate(images.keys) if key not in failures]
         rows = [shard.rows for shard in shards]
-        return Extracted(cache, needs, rows, images.by_name(failures), usable, used.shape)
+        run = map if self.spread is None else self.spread.map
+        return Extracted(cache, needs, rows, images.by_name(failures), usable, used.shape, run)
 
 
 def _locate(classifier: Classifier, images: Tensor) -> None:

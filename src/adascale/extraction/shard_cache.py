@@ -73,9 +73,11 @@ class ShardCache:
             names = ("logits", "features", *asked, *(["labels"] if "labels" in tensors else []))
             return {name: tensors[name] for name in names}
         except (TensorFileError, KeyError) as error:
-            raise InputError(
-                f"Shard {index} in {self.folder} was removed or damaged during the run; run again."
-            ) from error
+            raise self.gone(index) from error
+
+    def gone(self, index: int) -> InputError:
+        """What is said of a shard that was made and cannot be read."""
+        return InputError(f"Shard {index} in {self.folder} was removed or damaged during the run; run again.")
 
     def write(self, index: int, outputs: Outputs | None, info: ShardInfo) -> None:
         """Write a shard. outputs: None if no image of the batch could be read."""

@@ -72,7 +72,7 @@ class Shard:
         return _digest(version_of(self.file.place), self.group, self.max_pixels)
 
 
-class Shards(Sequence[Shard]):
+class ImageShards(Sequence[Shard]):
     """The shards of a source. Those of single images are made when they are asked for."""
 
     def __init__(self, parts: Sequence[tuple[Shard | ImageSet, range]]) -> None:
@@ -84,10 +84,10 @@ class Shards(Sequence[Shard]):
     @overload
     def __getitem__(self, index: int) -> Shard: ...
     @overload
-    def __getitem__(self, index: slice) -> Shards: ...
-    def __getitem__(self, index: int | slice) -> Shard | Shards:
+    def __getitem__(self, index: slice) -> ImageShards: ...
+    def __getitem__(self, index: int | slice) -> Shard | ImageShards:
         if isinstance(index, slice):
-            return Shards(self._parts[index])
+            return ImageShards(self._parts[index])
         part, span = self._parts[index]
         if isinstance(part, Shard):
             return part
@@ -101,7 +101,7 @@ def list_shards(
     root: str | Place | None = None,
     size: int = SHARD_SIZE,
     max_pixels: int = MAX_PIXELS,
-) -> Shards:
+) -> ImageShards:
     """The shards of what `find_images` takes. size: images in a shard, where the source has no shards of its own.
 
     Where a source is given twice, its shards come twice in `find_images` and once here.
@@ -111,7 +111,7 @@ def list_shards(
     places, max_pixels = list(dict.fromkeys(as_texts(source))), check_max_pixels(max_pixels)
     files = {place: [] if place == "-" else shard_files(place) for place in places}
     if not any(files.values()):
-        return Shards(_ranges(find_images(places, root, max_pixels), size))
+        return ImageShards(_ranges(find_images(places, root, max_pixels), size))
     parts: list[tuple[Shard | ImageSet, range]] = []
     for place in places:
         own = [file for file in files[place] if not isinstance(file.place, str)]
@@ -122,7 +122,7 @@ def list_shards(
                 ]
         else:
             parts += _ranges(find_images(place, root, max_pixels), size)
-    return Shards(parts)
+    return ImageShards(parts)
 
 
 def _ranges(images: ImageSet, size: int) -> list[tuple[Shard | ImageSet, range]]:

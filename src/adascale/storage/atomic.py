@@ -5,13 +5,14 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from adascale.core.errors import InputError
+from adascale.core.errors import AdascaleError, InputError
 from adascale.storage.remote import Place, Url, as_place
 
 Somewhere = TypeVar("Somewhere", bound=Place)
@@ -59,6 +60,16 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
         owner = _OWNER.search(path.name)
         if owner is not None and not _runs(int(owner[1])):
             path.unlink(missing_ok=True)
+
+
+def remove_folder(folder: Place) -> None:
+    """Remove a folder with all that is in it, as far as that can be done."""
+    if isinstance(folder, Path):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    with suppress(AdascaleError, OSError):
+        for one in folder.find():
+            one.url.unlink(missing_ok=True)
 
 
 def _runs(process: int) -> bool:
