@@ -97,8 +97,8 @@ PAIRS: Mapping[str, Pair] = {
     "grad_uncertainty": Pair(
         "GradUncertainty",
         lambda g: g.package.GradUncertainty(g.head).predict(g.test.features),
-        deviates="their gradient is that of PyTorch's binary cross-entropy of rounded probabilities, which is cut off "
-        "below 1e-12; ours is the closed form",
+        deviates="their gradient is that of PyTorch's binary cross-entropy, which is cut off for probabilities below "
+        "1e-12, so that the surest images have short ones; ours is the closed form",
     ),
     "react": Pair("ReAct", lambda g: g.of_maps(g.package.ReAct(None, g.on_maps, percentile=0.9))),
     "ash_p": _ash("ash-p"),
@@ -116,11 +116,7 @@ PAIRS: Mapping[str, Pair] = {
     "knn": Pair("KNN", lambda g: g.of_features(g.package.KNN(None, 50))),
     "mds": Pair("Mahalanobis", lambda g: g.of_features(g.package.Mahalanobis(None))),
     "rmds": Pair("RMD", lambda g: g.of_features(g.package.RMD(None))),
-    "gmm": Pair(
-        "GMM",
-        lambda g: g.of_features(g.package.GMM(None)),
-        deviates="another method of the same name: one Gaussian with its own covariance for each labelled class",
-    ),
+    "class_gmm": Pair("GMM", lambda g: g.of_features(g.package.GMM(None))),
     "vim": Pair("ViM", lambda g: g.of_features(g.package.ViM(None, 32, g.head.weight, g.head.bias)), {"dim": 32}),
     "nnguide": Pair(
         "NNGuide", lambda g: g.of_features(g.package.NNGuide(None, g.head, 10)), {"k": 10, "fraction": 1.0}

@@ -15,7 +15,7 @@ from adascale.detectors.registry import facts
 
 PAGE = Path(__file__).parents[1] / "docs" / "methods.md"
 # Their names -> ours, in words; a text that starts with "-" says why it is not here.
-_MIXED = "- compares gradients at an outlier prototype that is mixed from inner maps of training images: not built"
+_OUTLIERS = "- needs OOD images (its default), or maps of inner layers mixed across classes, for its outlier prototype"
 _TRAINED = "- belongs to a way of training, not to any trained network"
 _ANOMALY = "- detects anomalies without a classifier"
 OPENOOD_VERSION = "1.5"
@@ -38,7 +38,7 @@ OPENOOD: Mapping[str, str] = {
     "godin": _TRAINED,
     "gradnorm": "gradnorm",
     "gram": "gram",
-    "grood": _MIXED,
+    "grood": _OUTLIERS,
     "iodin": "iodin",
     "kdad": _ANOMALY,
     "klm": "klm",
@@ -81,7 +81,7 @@ PYTORCH_OOD: Mapping[str, str] = {
     "EnergyBased": "ebo",
     "Entropy": "entropy",
     "GEN": "gen",
-    "GMM": "- another method than OpenOOD's (and our) `gmm`: one Gaussian with its own covariance for each class",
+    "GMM": "class_gmm",
     "GradNorm": "gradnorm",
     "GradUncertainty": "grad_uncertainty",
     "Gram": "gram",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from adascale.bench.figures import run_jobs
 from adascale.bench.run import Entry, Job, Network, tested
 from adascale.bench.suites import Suite, SuiteImages, load_suite, open_suite
 from adascale.cli.options import entries
+from adascale.core.taps import Found, Tap
 from adascale.decision.folders import decide_images, score_images
 from adascale.decision.ood_detector import OODDetector
 from adascale.decision.tuning import grid
@@ -24,6 +26,7 @@ from adascale.images.loader import load_batches
 from adascale.images.outliers import OUTLIERS
 from adascale.images.sources import ImageSet, find_images
 from adascale.network.classifier import Classifier
+from adascale.network.layers import Layers
 from benchmarks.measured import Ratio, of_seconds, ratio, seconds_of
 from benchmarks.subjects import Subject
 
@@ -48,30 +51,57 @@ def bench(subject: Subject, suite: Suite, images: SuiteImages, preprocess: Prepr
 
 
 def _bare_passes(subject: Subject, preprocess: Preprocess, sets: list[ImageSet], train: ImageSet | None) -> None:
-    """What the methods need at least: a forward pass, two input gradients (AdaSCALE, ODIN), two more backward passes
-    (NAC, GAIA-A), a forward pass for each of four perturbed inputs and two changed networks (RankFeat). Of the training
-    images: a forward and a backward pass (NAC).
+    """What the methods need at least: a forward pass, two input gradients (AdaSCALE and GAIA-Z, ODIN), a backward pass
+    to the first stage (NAC) and one to the first norm (GAIA-A), a forward pass for each of four perturbed inputs and
+    two changed networks (RankFeat). Of the training images: a forward and a backward pass to the first stage (NAC).
     """
     wanted = [parameter for parameter in subject.model.parameters() if parameter.requires_grad]
     for parameter in wanted:
         parameter.requires_grad_(False)
-    for images in sets:
-        for batch in load_batches(images, preprocess, subject.batch):
-            inputs = batch.images.clone().requires_grad_()
-            logits = subject.model(inputs)
-            top = logits.max(1).values
-            torch.autograd.grad(top.sum(), inputs, retain_graph=True)
-            torch.autograd.grad((logits / 1000).log_softmax(1).max(1).values.sum(), inputs, retain_graph=True)
-            torch.autograd.grad(logits.log_softmax(1).mean(1).sum(), inputs, retain_graph=True)
-            torch.autograd.grad(logits.sum(), inputs)
-            with torch.inference_mode():
-                for _ in range(_FURTHER_PASSES):
-                    subject.model(batch.images)
-    for batch in load_batches(train, preprocess, subject.batch) if train is not None else ():
-        inputs = batch.images.clone().requires_grad_()
-        torch.autograd.grad(subject.model(inputs).log_softmax(1).mean(1).sum(), inputs)
+    with _first_layers(subject) as reached:
+        for images in sets:
+            for batch in load_batches(images, preprocess, subject.batch):
+                _backward_passes(subject, batch.images, reached)
+                with torch.inference_mode():
+                    for _ in range(_FURTHER_PASSES):
+                        subject.model(batch.images)
+        for batch in load_batches(train, preprocess, subject.batch) if train is not None else ():
+            logits = subject.model(batch.images.clone().requires_grad_())
+            torch.autograd.grad(logits.log_softmax(1).mean(1).sum(), reached["stages"])
     for parameter in wanted:
         parameter.requires_grad_(True)
+
+
+def _backward_passes(subject: Subject, images: Tensor, reached: dict[str, Tensor]) -> None:
+    inputs = images.clone().requires_grad_()
+    logits = subject.model(inputs)
+    stage, norm = reached["stages"], reached["norms"]
+    torch.autograd.grad(logits.max(1).values.sum(), inputs, retain_graph=True)
+    torch.autograd.grad((logits / 1000).log_softmax(1).max(1).values.sum(), inputs, retain_graph=True)
+    torch.autograd.grad(logits.log_softmax(1).mean(1).sum(), stage, retain_graph=True)
+    torch.autograd.grad(logits.sum(), norm)
+
+
+@contextmanager
+def _first_layers(subject: Subject) -> Iterator[dict[str, Tensor]]:
+    """What the first stage and the first norm gave in the last pass, by "stages" and "norms", while this lasts."""
+    images = subject.known[:2]
+    name = subject.classifier().head_name
+    assert name is not None  # located
+    layers = Layers(subject.model, name, images, lambda: subject.model(images))
+    reached: dict[str, Tensor] = {}
+
+    def keep(kind: str) -> Callable[..., None]:
+        return lambda _, __, result: reached.update({kind: result})
+
+    found: list[Found] = ["stages", "norms"]
+    first = {kind: subject.model.get_submodule(layers.places(Tap(kind))[0].name) for kind in found}
+    handles = [module.register_forward_hook(keep(kind)) for kind, module in first.items()]
+    try:
+        yield reached
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 def _bare_loop(subject: Subject, images: ImageSet, preprocess: Preprocess) -> list[Tensor]:

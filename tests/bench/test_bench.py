@@ -23,6 +23,7 @@ from adascale.bench.results import Run
 from adascale.report.document import ranked
 from tests.bench.runs import METHODS, bench, networks, table
 from tests.counting import counted
+from tests.inside import INSIDE
 from tests.shell import inside, run
 
 pytestmark = pytest.mark.filterwarnings("ignore::adascale.AdascaleWarning")
@@ -105,6 +106,29 @@ def test_everything_from_a_fresh_cache(suite: Path, monkeypatch: pytest.MonkeyPa
     assert "no dropout module" in left_out["mc_dropout"]
     assert "fewer than 2 stages" in left_out["rankfeat"]
     assert {row["dataset"] for row in rows} == {"n", "f", "nearood", "farood"}
+
+
+STAGED = """
+        def stage(given, made, stride):
+            first = [nn.Conv2d(given, made, 3, stride, 1), nn.BatchNorm2d(made), nn.ReLU(inplace=True)]
+            return nn.Sequential(*first, nn.Conv2d(made, made, 3, 1, 1), nn.ReLU(inplace=True))
+        self.conv = nn.Sequential(stage(3, 8, 1), stage(8, 12, 2), stage(12, 128, 2), nn.Dropout(0.2))
+"""
+
+
+def test_inner_layers_cost_no_pass_and_changed_networks_one_each(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All methods that need more than a plain pass, on a network with stages, norms and dropout: a pass of the network
+    itself with all inner layers; one for each of the four perturbed inputs; two of RankFeat, ten of MC dropout.
+    """
+    network = (suite / "nets.py").read_text()
+    plain = "        self.conv = nn.Conv2d(3, 128, 3, stride=2)\n"
+    assert plain in network
+    (suite / "nets.py").write_text(network.replace(plain, STAGED.lstrip("\n")))
+    wanted = [cls.name for cls in detectors.ALL if cls().wants]
+    passed = sum(bench(suite, monkeypatch, "a", "--method", ",".join(wanted), "--set", "combood.k=5", "--tune", "none"))
+    probe = PROBE + 4 + 2  # whether its norms can be folded is tried; two images show the inner layers
+    assert passed == probe + (1 + 4 + 2 + 10) * (40 + 70 + 20 + 20) + 40
+    assert {row["method"] for row in table(suite, "a")} == {*wanted} >= INSIDE
 
 
 def test_a_broken_or_foreign_cache_is_never_used(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -35,8 +37,12 @@ def test_the_temperature_is_that_of_the_labels() -> None:
 
 
 def test_without_a_mistake_the_temperature_is_one() -> None:
+    """Also where two logits are equal and the label has the second of them."""
     outputs, head = example_outputs(50, ())
     right = with_labels(outputs, outputs.logits.argmax(1))
+    assert right.labels is not None
+    right.logits[0] = torch.zeros(10)
+    right.labels[0] = 3
     assert torch.allclose(scores("temp_scale", right, head, outputs), scores("msp", right, head, outputs))
     with pytest.raises(InputError, match="needs the labels of the ID images"):
         detectors.TempScale().fit(with_labels(outputs, None), head)
@@ -69,6 +75,18 @@ def test_openmax_sends_far_logits_to_the_unknown_class() -> None:
     one = known[known.logits.argmax(1) != 0]
     with pytest.raises(InputError, match="class 0 has 0 of them"):
         detectors.OpenMax().fit(one, head)
+
+
+def test_openmax_of_two_classes_and_of_large_logits() -> None:
+    """Three classes are revised: of two, the second by 2/3. A tail that starts beyond 10,000 does not reach 0."""
+    generator = torch.Generator().manual_seed(0)
+    head, features = Head(torch.eye(2)), torch.rand(60, 2, generator=generator)
+    known = Outputs(features, features, labels=features.argmax(1))
+    far = Outputs(torch.tensor([[-8.0, -9.0]]), features[:1])  # zh = (0, -3), u = -8 - 6
+    found = detectors.OpenMax().fit(known, head).score(far).item()
+    assert found == pytest.approx(1 / (math.exp(14) * (1 + math.exp(-3)) + 1), rel=1e-6)
+    large = Outputs(1e6 * features, features, labels=known.labels)
+    assert detectors.OpenMax().fit(large, head).score(large).isfinite().all()
 
 
 def test_histograms_by_hand() -> None:
@@ -126,10 +144,23 @@ def test_sirc_is_confidence_where_the_second_score_is_typical() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["entropy", "sirc", "pnml", "neco", "caref", "cadref", "gmm", "weiper", "laps", "cfood"]
+    "name", ["entropy", "sirc", "pnml", "neco", "caref", "cadref", "gmm", "class_gmm", "weiper", "laps", "cfood"]
 )
 def test_a_network_with_one_logit_has_finite_scores(name: str) -> None:
     generator = torch.Generator().manual_seed(0)
     head, features = Head(torch.ones(1, 6), torch.ones(1)), torch.rand(80, 6, generator=generator)
     outputs = Outputs(head(features).float(), features, labels=torch.zeros(80, dtype=torch.int64))
     assert scores(name, outputs, head, outputs).isfinite().all()
+
+
+def test_cfood_counts_equal_distances_whatever_rounding_makes_of_them() -> None:
+    """A training sample without any activation is at the distance 1 of all others, and they are its neighbours."""
+    generator = torch.Generator().manual_seed(0)
+    features = torch.rand(40, 7, generator=generator)
+    features[:20] = 0
+    head = Head(torch.ones(2, 7))
+    outputs = Outputs(head(features).float(), features)
+    method = detectors.CFOOD(fraction=1.0, rho=0.5).fit(outputs, head)
+    test = torch.randn(30, 7, generator=generator)
+    # The rows of zeros reach 1 at the place 20 = int(0.5 * 40 - 1) + 1, and are half of the bank.
+    assert method.score(Outputs(head(test).float(), test)).tolist() == pytest.approx([0.5] * 30)

@@ -146,11 +146,12 @@ def test_rankfeat_and_mc_dropout() -> None:
     _, test, head, ours = both("rankfeat")
     logits = [head(test.views[View(network="rank_one", stage=stage)]).numpy() for stage in (-1, -2)]
     np.testing.assert_allclose(ours, -np.log(np.exp((logits[0] + logits[1]) / 2).sum(1)), rtol=1e-9)
-    for mode in ("var", "mean"):
+    for mode in ("var", "mean", "logits"):
         _, test, head, ours = both("mc_dropout", samples=4, mode=mode)
         z = np.stack([head(found).numpy() for found in test.views.values()])
-        p = np.exp(z) / np.exp(z).sum(2, keepdims=True)
-        np.testing.assert_allclose(ours, p.var(0, ddof=1).mean(1) if mode == "var" else -p.mean(0).max(1), 1e-6, 1e-15)
+        p, q = (np.exp(part) / np.exp(part).sum(-1, keepdims=True) for part in (z, z.mean(0)))
+        expected = {"var": p.var(0, ddof=1).mean(1), "mean": -p.mean(0).max(1), "logits": -q.max(1)}[mode]
+        np.testing.assert_allclose(ours, expected, 1e-6, 1e-15)
 
 
 def test_a_missing_tap_is_named() -> None:

@@ -149,7 +149,7 @@ def held(method: Detector, count: int) -> int:
 
 SUMS = (
     *("mds", "rmds", "mahalanobis_pp", "pnml", "she", "caref", "dice", "line", "nci", "fdbd", "laps", "neco", "vim"),
-    *("residual", "klm", "weiper", "openmax", "react", "bfact", "vra", "optfs"),
+    *("residual", "klm", "weiper", "openmax", "react", "bfact", "vra", "optfs", "class_gmm"),
 )
 
 

@@ -166,6 +166,7 @@ def settings(case: Case) -> list[tuple[str, dict[str, Any]]]:
         "rmds": [{}],
         "mahalanobis_pp": [{}],
         "gmm": [{"components": 3, "dim": 5}, {"components": 5, "dim": 8, "seed": 1}],
+        "class_gmm": [{"reg": 0.01}, {"reg": 0.5}],
         "vim": [{"dim": 8}] if few else [{}, {"dim": 8}],
         "residual": [{"dim": 8}] if few else [{}, {"dim": 8}],
         "neco": [{}, {"dim": 5}, {"max_logit": False}],

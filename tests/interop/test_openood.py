@@ -105,5 +105,23 @@ def test_result_files_and_their_comparison(tmp_path: Path) -> None:
     (tmp_path / "b" / "ood.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="not a result file of OpenOOD"):
         read_results(tmp_path / "b", "msp")
-    with pytest.raises(InputError, match=r"no ood\.csv"):
+    with pytest.raises(InputError, match=r"neither ood\.csv nor ood/msp\.csv"):
         read_results(tmp_path, "msp")
+
+
+def test_tables_of_several_training_runs(tmp_path: Path) -> None:
+    """What ``scripts/eval_ood.py --save-csv`` of OpenOOD 1.5 writes: a table for each method, the names of the data
+    sets in a column without a name, means and deviations in one cell.
+    """
+    (tmp_path / "fsood").mkdir()
+    (tmp_path / "ood").mkdir()
+    cells = ",".join(f"{value:.2f} ± 0.30" for value in (40, 88, 87, 86, 1, 2, 3, 4, 95.06))
+    columns = ",FPR@95,AUROC,AUPR_IN,AUPR_OUT,CCR_4,CCR_3,CCR_2,CCR_1,ACC"
+    lines = [columns, *(f"{name},{cells}" for name in ("tin", "nearood", "mnist", "farood"))]
+    for spectrum in ("ood", "fsood"):
+        (tmp_path / spectrum / "msp.csv").write_text("\n".join(lines) + "\n", "utf8")
+    rows = read_results(tmp_path, "msp")
+    assert [(row.dataset, row.kind, row.spectrum) for row in rows[2:5]] == [
+        *(("mnist", "far", "ood"), ("farood", "far", "ood"), ("tin", "near", "full"))
+    ]
+    assert (rows[0].fpr95, rows[0].auroc, rows[0].accuracy) == pytest.approx((0.4, 0.88, 0.9506))

@@ -87,6 +87,17 @@ def test_principal_components(layer: str, count: int) -> None:
     assert str(tap) == f"tap/{layer}/principal/n={count}"
 
 
+def test_an_image_that_is_not_finite_spoils_no_other() -> None:
+    """A decomposition refuses NaN; the images beside it have their values, and it has none."""
+    model, x = made(), images()
+    x[1, 0, 3, 3], x[4] = torch.nan, torch.inf
+    tap, view = Tap("stages", "principal", count=2), View(network="rank_one")
+    found, fine = (extract_batch(Classifier(model), part, [tap, view]) for part in (x, x[[0, 2, 3, 5]]))
+    for broken, layer in zip((*found.taps[tap], found.views[view]), (*fine.taps[tap], fine.views[view]), strict=True):
+        assert broken[[1, 4]].isnan().any(1).all()
+        torch.testing.assert_close(broken[[0, 2, 3, 5]], layer, rtol=1e-4, atol=1e-6)
+
+
 def test_named_layers_and_refusals() -> None:
     classifier, x = Classifier(made()), images()
     tap = Tap(("layer1.norm", "layer2"), "minmax")
@@ -99,6 +110,7 @@ def test_named_layers_and_refusals() -> None:
         extract_batch(Classifier(made(mlp)), x, [Tap("norms", "gradient_share")])
     with pytest.raises(InputError, match=r"engine='onnxruntime' gives features and logits alone.*use engine='torch'"):
         extract_batch(Classifier(made(), engine="onnxruntime"), x, [Tap()])
+    assert Tap(["layer1"], "gram", [1, 2]) == Tap(("layer1",), "gram", (1, 2))  # type: ignore[arg-type]
     wrong: list[dict[str, Any]] = [{"layers": ()}, {"layers": "all"}, {"reduce": "median"}]
     wrong += [{"reduce": "gram"}, {"powers": (1,)}, {"reduce": "principal"}, {"count": 2}]
     for broken in wrong:

@@ -166,7 +166,7 @@ def cfood(head: Head, known: Samples, rho: float = 0.01, fraction: float = 1.0) 
         v = unit(x.a)
         squares = [length(v - row) ** 2 for row in bank]
         for kappa, place in zip(kappas, places, strict=True):
-            near = sum(row[place + 1] >= square for row, square in zip(sorted_, squares, strict=True))
+            near = sum(row[place + 1] + 1e-12 >= square for row, square in zip(sorted_, squares, strict=True))
             if near / n >= rho:
                 return kappa
         return 1.0
@@ -242,6 +242,17 @@ def gmm(head: Head, known: Samples, components: int = 50, dim: int = 50, seed: i
         )
 
     return score
+
+
+def class_gmm(head: Head, known: Samples, reg: float = 1e-6) -> Score:
+    """``-log sum_c pi_c N(a; mu_c, Sigma_c + reg I)`` over the labelled classes."""
+    parts = []
+    for c in np.unique(known.y):
+        own = known.a[known.y == c]
+        covariance = np.cov(own.T, bias=True) + reg * np.eye(own.shape[1])
+        log_det = np.linalg.slogdet(2 * np.pi * covariance)[1]
+        parts.append((own.mean(0), np.linalg.inv(covariance), math.log(len(own) / len(known.a)) - log_det / 2))
+    return lambda x: -E(np.array([peak - (x.a - mu) @ inverse @ (x.a - mu) / 2 for mu, inverse, peak in parts]))
 
 
 def _mixture(y: Array, shares: Array) -> tuple[Array, Array, Array]:

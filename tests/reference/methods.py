@@ -38,6 +38,7 @@ METHODS: dict[str, Method] = {
     "rmds": distances.rmds,
     "mahalanobis_pp": distances.mahalanobis_pp,
     "gmm": distances.gmm,
+    "class_gmm": distances.class_gmm,
     "vim": distances.vim,
     "residual": distances.residual,
     "neco": distances.neco,
@@ -59,5 +60,5 @@ FITTED_ON_VAL = ("combined", "adascale_a", "adascale_l", "react", "klm")  # the 
 # scores of a mixture that was fitted there).
 UNPUBLISHED = {
     *("combined", "activation_shift", "entropy", "temp_scale", "iodin", "grad_uncertainty", "laps", "cfood"),
-    *("mahalanobis_pp", "gmm", "neco", "sirc", "pnml", "caref", "cadref", "openmax", "weiper"),
+    *("mahalanobis_pp", "gmm", "class_gmm", "neco", "sirc", "pnml", "caref", "cadref", "openmax", "weiper"),
 }

@@ -97,8 +97,8 @@ def openmax(head: Head, known: Samples, tail: int = 20, top: int = 3) -> Score:
         for i, c in enumerate(ranked, start=1):
             mu, start, shape, scale = classes[c]
             distance = length(x.z - mu) + 10000 - start
-            w = -math.expm1(-math.exp(min(700.0, shape * math.log(distance / scale))))
-            revised[c] = x.z[c] * (1 - w * (len(ranked) + 1 - i) / len(ranked))
+            w = -math.expm1(-math.exp(min(700.0, shape * math.log(distance / scale)))) if distance > 0 else 0.0
+            revised[c] = x.z[c] * (1 - w * (top + 1 - i) / top)
         u = float((x.z - revised).sum())
         return 1 / (float(np.exp(revised - u).sum()) + 1)
 

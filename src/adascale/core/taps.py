@@ -37,7 +37,7 @@ class Tap:
     - ``gram``: for each of ``powers``, the row sums of the Gram matrix of ``x^p``, their signed p-th root (P C);
     - ``minmax``: minus the least and the largest value (2);
     - ``principal``: the standard deviations of the positions along their first ``count`` principal components, largest
-      first; 0 where there are fewer (count);
+      first; 0 where there are fewer, NaN for an image that is not finite (count);
     - ``attribution``: the mean of each channel times the gradient of ``-mean_c log softmax(z)_c`` with respect to it,
       which is the sum over its positions (C);
     - ``gradient_share``: with ``g`` the gradient of the largest logit: the sum over the channels of the squared share
@@ -52,6 +52,9 @@ class Tap:
     count: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("layers", "powers"):  # a list would not hash
+            if isinstance(value := getattr(self, name), list):
+                object.__setattr__(self, name, tuple(value))
         if isinstance(self.layers, str) and self.layers not in get_args(Found):
             raise InputError(f"layers={self.layers!r}; give {', '.join(get_args(Found))} or a tuple of module names.")
         if not self.layers:

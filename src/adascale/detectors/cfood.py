@@ -17,7 +17,7 @@ from adascale.detectors.parameters import number
 from adascale.detectors.statistics import Count, Course, Drawn
 from adascale.maths.activations import share_count, unit_rows
 
-_SAME = 1e-14  # a squared distance of unit vectors below it is rounding
+_SAME = 1e-12  # squared distances of unit vectors that differ by less are equal: rounding depends on the batch
 
 
 @dataclass
@@ -52,17 +52,17 @@ class CFOOD(Detector):
         kappas, places = _grid(n)
         self.kappas_ = torch.from_numpy(np.append(kappas, 1.0))
         chosen = torch.from_numpy(places) + 1
-        blocks = (_distances(block, self.bank_).sort(1).values[:, chosen] for block in torch.split(self.bank_, 1024))
-        self.reach_ = torch.cat(list(blocks))
+        blocks = (squared_distances(block, self.bank_) for block in torch.split(self.bank_, 1024))
+        self.reach_ = torch.cat([block.sort(1).values[:, chosen] for block in blocks]) + _SAME
 
     def _score(self, outputs: Outputs) -> Tensor:
-        distances = _distances(unit_rows(outputs.features), self.bank_)
+        distances = squared_distances(unit_rows(outputs.features), self.bank_)
         # Reaches grow with kappa: how many of its own a distance exceeds is where the comparison turns.
         first = torch.searchsorted(self.reach_, distances.T.contiguous()).T
         return self.kappas_[first.kthvalue(self._needed(), dim=1).values]
 
     def formula(self, outputs: Outputs) -> Tensor:
-        distances = _distances(unit_rows(outputs.features), self.bank_)
+        distances = squared_distances(unit_rows(outputs.features), self.bank_)
         needed, score = self._needed(), self.kappas_[-1].expand(distances.shape[0])
         for i in range(self.reach_.shape[1] - 1, -1, -1):
             enough = (self.reach_[:, i] >= distances).double().sum(1) >= needed
@@ -81,8 +81,3 @@ def _grid(n: int) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], np.ndar
     places = (kappas * n - 1).astype(np.int64)
     kept = np.append(True, places[:-1] < places[1:])
     return kappas[kept], places[kept]
-
-
-def _distances(points: Tensor, bank: Tensor) -> Tensor:
-    squares = squared_distances(points, bank)
-    return torch.where(squares < _SAME, 0.0, squares)

@@ -153,15 +153,7 @@ class _DigitCounts(Sums):
 def feature_quantiles(shares: Sequence[float]) -> Generator[Statistic, Any, list[float]]:
     """The exact quantiles of all feature values, pooled."""
     found = yield _Values()
-    steps = selected(int(found["count"]), bool(found["wide"]), shares)
-    counts = None
-    while True:
-        try:
-            digits = steps.send(counts)
-        except StopIteration as end:
-            values: list[float] = end.value
-            return values
-        counts = yield _DigitCounts(digits)
+    return (yield from selected(int(found["count"]), bool(found["wide"]), shares, _DigitCounts))
 
 
 def bank_blocks(bank: Tensor, rows: int = BANK_ROWS) -> tuple[Tensor, ...]:

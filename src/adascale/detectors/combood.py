@@ -50,10 +50,11 @@ class CombOOD(Detector):
         return (Tap(names_or(self.layers, "activations"), "minmax"),)
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        if len(reference) < 2:
-            raise InputError(f"{self.name} got {len(reference)} training sample; it needs 2.")
-        nearest = KNN(k=self.k).sized(len(reference), head).fit(reference, head)
-        self.k_ = torch.tensor(nearest.parameters["k"])
+        if len(reference) < max(2, self.k):
+            raise InputError(
+                f"{self.name} with k={self.k} got {len(reference)} training samples; give {max(2, self.k)}, or lower k."
+            )
+        nearest = KNN(k=self.k).fit(reference, head)
         self.bank_, self.lengths_ = nearest.state()["bank_"], nearest.state()["lengths_"]
         values = self._extremes(reference)
         self.mean_, deviation = values.mean(0), values.std(0, unbiased=False)
@@ -76,6 +77,6 @@ class CombOOD(Detector):
         scaled = (self._extremes(outputs) - self.mean_) * self.scale_
         standard = (yeo_johnson(scaled, self.powers_) - self.made_mean_) * self.made_scale_
         whitened: Tensor = torch.linalg.solve_triangular(self.root_, standard.T, upper=False)
-        nearest = KNN(k=int(self.k_)).restore({"bank_": self.bank_, "lengths_": self.lengths_}, self.head_)
+        nearest = KNN(k=self.k).restore({"bank_": self.bank_, "lengths_": self.lengths_}, self.head_)
         distance = nearest._score(outputs).square().clamp_min(_NEAREST)
         return whitened.square().sum(0) + math.sqrt(outputs.features.shape[1]) * distance.log()

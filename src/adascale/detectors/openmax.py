@@ -16,9 +16,11 @@ from adascale.detectors.classes import ClassSums
 from adascale.detectors.parameters import number
 from adascale.detectors.rows import rowwise
 from adascale.detectors.statistics import Course, State, Statistic
-from adascale.maths.activations import energy, row_norms
+from adascale.maths.activations import descending, energy, row_norms
 from adascale.maths.pieces import predicted
 from adascale.maths.weibull import SHIFT, fit_weibull
+
+_LEAST = 2**-53 - 1  # its log1p is finite
 
 
 @dataclass
@@ -62,11 +64,11 @@ class OpenMax(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         logits = outputs.logits.double()
         top = min(self.top, logits.shape[1])
-        best = logits.topk(top, dim=1).indices
-        places = torch.arange(top, 0, -1, dtype=torch.float64, device=logits.device) / top
+        best = descending(logits)[1][:, :top]  # of equal logits, the lower index first
+        places = 1 - torch.arange(top, dtype=torch.float64, device=logits.device) / self.top
         distances = torch.stack([row_norms(logits - mean) for mean in self.means_], 1)
-        moved = torch.log1p((distances - self.starts_) / SHIFT)
-        # 1 - exp(-(x / scale)^shape), x = distance - start + 10,000; below the shift there is no distance
+        # 1 - exp(-(x / scale)^shape), x = distance - start + 10,000; 0 where x is not positive
+        moved = torch.log1p(((distances - self.starts_) / SHIFT).clamp_min(_LEAST))
         tails = -torch.expm1(-((self.shapes_ * (moved - self.scales_)).clamp_max(700)).exp())
         omega = torch.zeros_like(logits).scatter(1, best, places.expand(logits.shape[0], top))
         taken = logits * tails * omega

@@ -65,6 +65,7 @@ OURS = {
     "mahalanobis_pp": "mahalanobis_pp:MahalanobisPP",
     "mds_ensemble": "mds_ensemble:MDSEnsemble",
     "gmm": "gmm:GMM",
+    "class_gmm": "class_gmm:ClassGMM",
     "vim": "vim:ViM",
     "residual": "vim:Residual",
     "neco": "neco:NECO",

@@ -22,7 +22,7 @@ class TempScale(Detector):
     ``T`` minimises the cross-entropy of ``z / T`` on labelled ID samples that the network was not trained on;
     ``S = -max softmax(z / T)``. The cross-entropy is convex in ``1 / T``, so bisection of its derivative finds the one
     minimum between ``e^-7`` and ``e^7``; public codes take 50 steps of L-BFGS at a rate of 0.01, which can stop short
-    of it. If every sample is classified correctly there is no minimum, and ``T = 1``.
+    of it. If no sample has a logit above that of its label there is no minimum, and ``T = 1``.
     """
 
     name = "temp_scale"
@@ -31,8 +31,7 @@ class TempScale(Detector):
     fits_on = "val+labels"
 
     def _fit(self, reference: Outputs, head: Head) -> None:
-        predicted = rowwise(reference, lambda chunk: chunk.logits.argmax(1), torch.int64)
-        if torch.as_tensor(predicted == reference.labels).all():
+        if rowwise(reference, _none_larger, torch.bool).all():
             self.temperature_ = torch.ones((), dtype=torch.float64)
             return
         low, high = _LOWEST, _HIGHEST
@@ -43,6 +42,12 @@ class TempScale(Detector):
 
     def _score(self, outputs: Outputs) -> Tensor:
         return -largest_probability(outputs.logits.double() / self.temperature_)
+
+
+def _none_larger(chunk: Outputs) -> Tensor:
+    """Whether no logit exceeds that of the label; with equal ones the cross-entropy has no minimum either."""
+    assert chunk.labels is not None  # checked by the base class
+    return chunk.logits.gather(1, chunk.labels[:, None]).squeeze(1) >= chunk.logits.amax(1)
 
 
 def _slope(reference: Outputs, log_inverse: float) -> float:

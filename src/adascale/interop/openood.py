@@ -27,7 +27,7 @@ from adascale.storage.atomic import write_text
 
 __all__ = ["postprocessor", "read_results", "read_scores"]
 
-_FILES: Mapping[str, Spectrum] = {"ood.csv": "ood", "fsood.csv": "full"}
+_SPECTRA: Mapping[str, Spectrum] = {"ood": "ood", "fsood": "full"}
 
 
 class Postprocessor:
@@ -110,17 +110,23 @@ def read_scores(folder: Path | str) -> dict[str, Tensor]:
 
 
 def read_results(folder: Path | str, method: str, model: str = "network", into: Path | str | None = None) -> list[Row]:
-    """The rows of OpenOOD's ``ood.csv`` (and ``fsood.csv``). method, model: what to call them.
+    """The rows of OpenOOD's tables. method, model: what to call them.
 
+    folder: one with ``ood.csv`` (and ``fsood.csv``), as its pipelines write them, or with ``ood/METHOD.csv`` (and
+    ``fsood/METHOD.csv``), as its ``scripts/eval_ood.py --save-csv`` does; of that one's "mean ± deviation" over
+    training runs, the means are read.
     into: a folder for a ``results.json`` with them, which ``adascale compare`` takes beside one of `adascale bench`.
     OpenOOD's percentages have two decimals, and its files do not say which images were tested.
     """
     rows: list[Row] = []
-    for name, spectrum in _FILES.items():
-        if (path := Path(folder) / name).is_file():
+    for name, spectrum in _SPECTRA.items():
+        places = (Path(folder) / f"{name}.csv", Path(folder) / name / f"{method}.csv")
+        if path := next(filter(Path.is_file, places), None):
             rows += _rows(path, spectrum, method, model)
     if not rows:
-        raise InputError(f"{folder} has no ood.csv; give the output folder of OpenOOD's evaluation.")
+        raise InputError(
+            f"{folder} has neither ood.csv nor ood/{method}.csv; give the output folder of OpenOOD's evaluation."
+        )
     if into is not None:
         about = {"networks": {model: {}}, "sets": {}, "source": "OpenOOD"}
         document = {"format": FORMAT, "format_version": FORMAT_VERSION, "suite": "OpenOOD", "headline": []}
@@ -140,9 +146,10 @@ def _rows(path: Path, spectrum: Spectrum, method: str, model: str) -> list[Row]:
             dataset = line.get("dataset") or line.get("") or ""
             try:
                 fpr95, auroc, aupr_in, aupr_out, accuracy = (
-                    float(line[name]) / 100 for name in ("FPR@95", "AUROC", "AUPR_IN", "AUPR_OUT", "ACC")
+                    float(line[name].partition("±")[0]) / 100
+                    for name in ("FPR@95", "AUROC", "AUPR_IN", "AUPR_OUT", "ACC")
                 )
-            except (KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, ValueError) as error:
                 raise InputError(
                     f"{path} is not a result file of OpenOOD ({type(error).__name__}: {error})."
                 ) from error

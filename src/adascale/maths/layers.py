@@ -35,6 +35,14 @@ def reduced(value: Tensor, tap: Tap, gradient: Tensor | None = None) -> Tensor:
     return _OF_GRADIENTS[tap.reduce](maps, as_maps(_precise(gradient)))
 
 
+def finite_maps(maps: Tensor) -> tuple[Tensor, Tensor]:
+    """Maps (N, C, S) with zeros in the place of images that are not finite, which decompositions refuse, and which
+    images are finite (N, 1, 1).
+    """
+    finite = maps.isfinite().flatten(1).all(1)[:, None, None]
+    return torch.where(finite, maps, 0.0), finite
+
+
 def _precise(value: Tensor) -> Tensor:
     return value.to(torch.promote_types(value.dtype, torch.float32))
 
@@ -68,10 +76,12 @@ def _principal(maps: Tensor, tap: Tap) -> Tensor:
     """Roots of the largest eigenvalues of the covariance of the positions, or of their inner products if those are
     fewer: both have the same.
     """
-    x = (maps - maps.mean(2, keepdim=True)).double()
+    x, finite = finite_maps(maps.double())
+    x = x - x.mean(2, keepdim=True)
     square = x @ x.transpose(1, 2) if x.shape[1] < x.shape[2] else x.transpose(1, 2) @ x
     values = torch.linalg.eigvalsh(square / x.shape[2]).clamp_min(0).sqrt().flip(1)[:, : tap.count]
-    return nn.functional.pad(values, (0, tap.count - values.shape[1])).to(maps)
+    padded = nn.functional.pad(values, (0, tap.count - values.shape[1]))
+    return torch.where(finite[:, :, 0], padded, torch.nan).to(maps)
 
 
 def _attribution(maps: Tensor, gradient: Tensor) -> Tensor:

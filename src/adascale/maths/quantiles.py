@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+Asked = TypeVar("Asked")
+
 
 def quantiles(chunks: Callable[[], Iterable[Tensor]], shares: Sequence[float]) -> list[float]:
     """The exact quantiles of all values in all chunks (linear interpolation), with memory for one chunk."""
     total = sum(chunk.numel() for chunk in chunks())
-    steps = selected(total, any(chunk.dtype == torch.float64 for chunk in chunks()), shares)
+    steps = selected(total, any(chunk.dtype == torch.float64 for chunk in chunks()), shares, lambda digits: digits)
     counts = None
     while True:
         try:
@@ -56,15 +59,17 @@ class Digits:
         return counts
 
 
-def selected(total: int, wide: bool, shares: Sequence[float]) -> Generator[Digits, Tensor | None, list[float]]:
+def selected(
+    total: int, wide: bool, shares: Sequence[float], ask: Callable[[Digits], Asked]
+) -> Generator[Asked, Tensor | None, list[float]]:
     """The exact quantiles of ``total`` values, from counts: it asks for digits, and is sent how often all values have
-    them. wide: whether some values are float64.
+    them. wide: whether some values are float64. ask: makes of digits the question that is yielded.
 
     A radix selection, 16 bits in each sweep, from the top, for all requested ranks at once.
     """
     positions = [share * (total - 1) for share in shares]
     ranks = sorted({rank for position in positions for rank in (math.floor(position), math.ceil(position))})
-    found = yield from _order_statistics(ranks, wide)
+    found = yield from _order_statistics(ranks, wide, ask)
     values = dict(zip(ranks, found, strict=True))
     low, high = ([values[rounded(position)] for position in positions] for rounded in (math.floor, math.ceil))
     weights = (position - math.floor(position) for position in positions)
@@ -76,12 +81,14 @@ def matrix_quantile(values: Tensor, share: float) -> float:
     return float(np.quantile(values.numpy(), share))
 
 
-def _order_statistics(ranks: list[int], wide: bool) -> Generator[Digits, Tensor | None, list[float]]:
+def _order_statistics(
+    ranks: list[int], wide: bool, ask: Callable[[Digits], Asked]
+) -> Generator[Asked, Tensor | None, list[float]]:
     """The values at these positions, counted from 0, of all values in order."""
     prefixes, left, bits = [0] * len(ranks), list(ranks), 64 if wide else 32
     for shift in range(bits - 16, -1, -16):
         digits = Digits(shift, wide, tuple(dict.fromkeys(prefixes)))
-        counts = yield digits
+        counts = yield ask(digits)
         assert counts is not None
         for i, prefix in enumerate(prefixes):
             below = counts[digits.prefixes.index(prefix)].cumsum(0)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from adascale.core.errors import InputError
 from adascale.core.taps import Objective, Tap
 from adascale.core.types import View
-from adascale.maths.layers import as_maps, channels_last, reduced
+from adascale.maths.layers import as_maps, channels_last, finite_maps, reduced
 from adascale.network.layers import Place, tensor_in
 
 
@@ -137,17 +137,19 @@ def _rank_one_hook(network: nn.Module, place: Place, calls: Counter[str]) -> Any
 def without_rank_one(maps: Tensor) -> Tensor:
     """The maps of each image, as a matrix (C, S), without its first singular component.
 
-    ``x - x v v^T``, with ``v`` the first eigenvector of ``x^T x`` (or from the left, if there are fewer channels).
+    ``x - x v v^T``, with ``v`` the first eigenvector of ``x^T x`` (or from the left, if there are fewer channels). NaN
+    for an image that is not finite.
     """
-    x = as_maps(maps).double()
+    x, finite = finite_maps(as_maps(maps).double())
     if x.shape[1] < x.shape[2]:
         first = torch.linalg.eigh(x @ x.transpose(1, 2)).eigenvectors[:, :, -1:]
         rest = x - first @ (first.transpose(1, 2) @ x)
     else:
         first = torch.linalg.eigh(x.transpose(1, 2) @ x).eigenvectors[:, :, -1:]
         rest = x - (x @ first) @ first.transpose(1, 2)
+    rest = torch.where(finite, rest, torch.nan)
     if maps.ndim == 4 and channels_last(maps.shape):
-        rest = rest.unflatten(2, maps.shape[1:3]).permute(0, 2, 3, 1)
+        rest = rest.reshape(*rest.shape[:2], *maps.shape[1:3]).permute(0, 2, 3, 1)
     elif maps.ndim == 3:
         rest = rest.transpose(1, 2)
     found: Tensor = rest.reshape(maps.shape).to(maps)
