@@ -156,7 +156,7 @@ def fetched_axe(folder: Path) -> str:
 def barriers(tab: Page, axe: str) -> list[list[str]]:
     """What axe-core finds on the open page: impact, rule and the first places of each violation."""
     tab.run(f"window.axe ? 0 : (() => {{ {axe} }})()")
-    script = """axe.run(document, {resultTypes: ["violations"]}).then((found) => found.violations.map((one) =>
-      [one.impact, one.id, one.nodes.slice(0, 3).map((node) => node.html.slice(0, 120)).join(" | ")]))"""
+    script = """axe.run(document, {resultTypes: ["violations"], preload: false}).then((found) => found.violations
+      .map((one) => [one.impact, one.id, one.nodes.slice(0, 3).map((node) => node.html.slice(0, 120)).join(" | ")]))"""
     found: list[list[str]] = tab.run(script)
     return found
