@@ -56,9 +56,9 @@ def _rounded(value: Any) -> Any:
 
 
 def kept(page: str, study: str) -> list[Result]:
-    """What is kept of this study, in the order of the networks of the page."""
+    """What is kept of this study, in the order of the networks of the page; nothing unless all of them have it."""
     paths = [KEPT / page / network / f"{study}.json" for network in NETWORKS[page]]
-    return [load_result(path) for path in paths if path.is_file()]
+    return [load_result(path) for path in paths] if all(path.is_file() for path in paths) else []
 
 
 def filled(text: str, page: str) -> str:
