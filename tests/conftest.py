@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from adascale import Head, Outputs, View
 from adascale.core import precisions
+from tests.devtools import Page, fetched_axe, page
 
 ROOT = Path(__file__).parents[1]
 
@@ -137,6 +138,19 @@ def images(n: int = 6, channels: int = 3, size: int = 16, seed: int = 0) -> Tens
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADASCALE_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A tab for all tests of a file; those files say `needs_browser`."""
+    with page(tmp_path_factory.mktemp("browser")) as tab:
+        yield tab
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The script of axe-core, for `devtools.barriers`."""
+    return fetched_axe(tmp_path_factory.mktemp("axe"))
 
 
 @pytest.fixture

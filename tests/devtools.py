@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import select
+import shutil
 import subprocess
+import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.browser import BROWSER, FLAGS
 
@@ -131,3 +136,27 @@ def page(folder: Path) -> Iterator[Page]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def fetched_axe(folder: Path) -> str:
+    """The script of axe-core, which looks for barriers, from npm's registry; without it the test is skipped."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("no npm on PATH, which axe-core comes with")
+    command = [npm, "pack", "axe-core@4", "--pack-destination", str(folder), "--silent"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder)
+    if done.returncode:
+        pytest.skip(f"axe-core cannot be fetched: {done.stderr.strip()[:200]}")
+    with tarfile.open(next(folder.glob("*.tgz"))) as files:
+        script = files.extractfile("package/axe.min.js")
+        assert script is not None
+        return io.TextIOWrapper(script, "utf8").read()
+
+
+def barriers(tab: Page, axe: str) -> list[list[str]]:
+    """What axe-core finds on the open page: impact, rule and the first places of each violation."""
+    tab.run(f"window.axe ? 0 : (() => {{ {axe} }})()")
+    script = """axe.run(document, {resultTypes: ["violations"], preload: false}).then((found) => found.violations
+      .map((one) => [one.impact, one.id, one.nodes.slice(0, 3).map((node) => node.html.slice(0, 120)).join(" | ")]))"""
+    found: list[list[str]] = tab.run(script)
+    return found

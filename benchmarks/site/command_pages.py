@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal, get_args, get_origin
 
 from adascale.report.markdown import in_markdown
@@ -59,7 +60,8 @@ def _shown(argument: Any) -> str:
 
 
 def _help(parameter: Any) -> str:
-    return in_markdown(" ".join((parameter.help or "").split()))
+    """The words of an argument or option; names of options in them do not break at their dashes."""
+    return re.sub(r"(?<![\w`-])--[a-z][\w-]*", r"`\g<0>`", in_markdown(" ".join((parameter.help or "").split())))
 
 
 def _option(option: Any) -> list[str]:
@@ -83,5 +85,5 @@ def _value(option: Any) -> str:
     if option.metavar:
         return str(option.metavar)
     if choices := _choices(getattr(option.type_descriptor, "annotation", None)):
-        return "\\|".join(choices)
+        return "|".join(choices)
     return str(option.opts[0].lstrip("-").upper().replace("-", "_"))

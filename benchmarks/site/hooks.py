@@ -23,6 +23,7 @@ ADOPTED = {
     "SECURITY.md": "project/security-policy.md",
     "benchmarks/RESULTS.md": "results/costs.md",
 }
+ALONE = ("index.md", "start.md")  # nothing would stand in the column on the left but their own names
 OPTIONAL = ("explain.md", "places.md", "cluster.md")
 _LINK = re.compile(r"(!?)\[((?:[^\]`]|`[^`]*`)*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
@@ -71,6 +72,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    if page.file.src_uri in ALONE:
+        page.meta["hide"] = ["navigation"]
     return relinked(markdown, page.file.src_uri)
 
 

@@ -22,7 +22,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 NUMBERS = DOCS / "pictures" / "numbers.json"
 # What may stand around a table of figures. The older marks name a part that a command of benchmarks/ writes.
 _OPENS = re.compile(
-    r"<!-- (made by: .+|study \S+|generalise \S+|who has what|not here|agreement|not measured: .+) -->$"
+    r"<!-- (made by: .+|study \S+(?: \(.+\))?|generalise \S+|who has what|not here|agreement|not measured: .+) -->$"
 )
 _ENDS = re.compile(r"<!-- end( of .*)? -->$")
 _FIGURE = re.compile(r"(?<![\w.`])\d+\.\d+(?![\w.`])")

@@ -25,7 +25,7 @@ from adascale import OODDetector, Preprocess
 from adascale.export.exported import Exported, load_exported
 from tests.browser import needs_browser
 from tests.conftest import ROOT, SmallNet
-from tests.devtools import Page, page
+from tests.devtools import Page
 
 pytestmark = [pytest.mark.slow, needs_browser]
 BUILD = ROOT / "examples" / "browser" / "build.py"
@@ -65,12 +65,6 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page") / "dist"
     build(out)
     return out
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with page(tmp_path_factory.mktemp("browser")) as tab:
-        yield tab
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ from nbclient import NotebookClient
 from tests.conftest import ROOT
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+# What a reader sees of them beside printed lines: pictures with verdicts and sortable tables, and figures.
+SHOWN = {"reject-unknowns": ("text/html", "image/png"), "compare-methods": ("text/html",)}
 
 
 def test_there_are_five_without_outputs() -> None:
@@ -31,5 +33,8 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    data = [out["data"] for cell in notebook.cells for out in cell.get("outputs", []) if "data" in out]
+    for kind in SHOWN.get(path.stem, ()):
+        assert any(kind in one for one in data), kind
     printed = "".join(out.get("text", "") for cell in notebook.cells for out in cell.get("outputs", []))
     assert len(printed.splitlines()) >= 3

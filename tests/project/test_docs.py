@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 import adascale
-from tests.conftest import ROOT
+from adascale.bench import tables
+from adascale.decision import folders
+from adascale.storage.tensors import load_tensors
+from tests.conftest import ROOT, SmallNet, images, seeded
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -52,3 +55,32 @@ def test_public_names_are_documented() -> None:
 def test_the_rooms_on_the_map_are_those_of_the_package() -> None:
     rooms = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "architecture.md").read_text("utf8"), re.M)
     assert set(rooms) == {path.parent.name for path in (ROOT / "src" / "adascale").glob("*/__init__.py")}
+
+
+def test_every_file_format_is_on_its_page() -> None:
+    """docs/files.md names the format of every file, the columns of rows and of results, and a detector's record."""
+    page = (ROOT / "docs" / "files.md").read_text("utf8")
+    sources = "\n".join(path.read_text("utf8") for path in (ROOT / "src" / "adascale").rglob("*.py"))
+    formats = set(re.findall(r'(?:"format": |KIND = |FILE = |FORMAT_VERSION = )"(adascale-[a-z]+)"', sources))
+    assert len(formats) >= 10
+    columns = {"image", *folders.VERDICT_COLUMNS, *folders.DECISION_COLUMNS, "prediction", "class", "error"}
+    columns |= {"discovery", "model", "method", *tables._COLUMNS}
+    assert [name for name in sorted(formats | columns) if f"`{name}`" not in page] == []
+
+
+def test_the_record_of_a_detector_file_is_on_the_page_of_files(tmp_path: Path) -> None:
+    detector = adascale.OODDetector(seeded(SmallNet), "msp", classes=list("abcde")).fit(images(40))
+    detector.save(tmp_path / "detector.safetensors")
+    found = load_tensors(tmp_path / "detector.safetensors", "adascale-detector")
+    page = (ROOT / "docs" / "files.md").read_text("utf8")
+    names = [*found.record, *found.record["calibration"], *found.record["fitted"]]
+    assert [name for name in names if f"`{name}`" not in page] == []
+    assert {name for name in found.tensors if name.startswith("cal")} == {"calibration.scores", "calibration.classes"}
+
+
+def test_every_extra_is_on_the_first_page() -> None:
+    text = (ROOT / "pyproject.toml").read_text("utf8").split("[project.optional-dependencies]")[1].split("\n[")[0]
+    extras = re.findall(r"^([\w-]+) = \[", text, re.M)
+    page = (ROOT / "docs" / "index.md").read_text("utf8").split("Extras (")[1]
+    assert len(extras) > 10
+    assert [name for name in extras if f"`{name}`" not in page] == []

@@ -14,7 +14,9 @@ import pytest
 
 import adascale
 from benchmarks.site import command_pages, hooks, name_pages
+from tests.browser import needs_browser
 from tests.conftest import ROOT
+from tests.devtools import Page, barriers
 
 
 def documented(thing: Any, name: str) -> list[str]:
@@ -65,18 +67,44 @@ def test_links_that_leave_the_docs_lead_to_pages() -> None:
     assert hooks.relinked("[a](../none.md)", "speed.md") == "[a](../none.md)"  # for the strict build to complain about
 
 
-@pytest.mark.slow
-def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built strictly."""
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(out)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
-    pages = list((tmp_path / "site").rglob("*.html"))
+    return out
+
+
+@pytest.mark.slow
+def test_the_site_fetches_nothing(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
     assert len(pages) > 60
     for page in pages:
         text = page.read_text("utf8")
         fetched = [part for tag in ("script", "link", "img") for part in _sources(text, tag) if "://" in part]
         assert fetched == [], page.name
-    assert "OODDetector" in (tmp_path / "site" / "search" / "search_index.js").read_text("utf8")
+    assert "OODDetector" in (site / "search" / "search_index.js").read_text("utf8")
+
+
+@needs_browser
+@pytest.mark.slow
+def test_pages_opened_as_files_are_searched_and_have_no_barrier(site: Path, browser: Page, axe: str) -> None:
+    for name in ("index", "start", "reference/cli/score", "tutorials/reject-unknowns"):
+        for scheme, width in (("light", 390), ("dark", 1280)):
+            browser.look(width, 900, scheme)
+            browser.open((site / f"{name}.html").as_uri())
+            assert browser.run("document.documentElement.scrollWidth") <= width, name
+            wanted = {"light": "default", "dark": "slate"}[scheme]
+            assert browser.run("document.body.getAttribute('data-md-color-scheme')") == wanted  # as the system is
+            assert [one for one in barriers(browser, axe) if one[0] in ("serious", "critical")] == [], (name, scheme)
+    browser.run("""(() => { const field = document.querySelector(".md-search__input");
+        field.focus(); field.value = "confidence"; field.dispatchEvent(new Event("input", {bubbles: true}));
+        field.dispatchEvent(new KeyboardEvent("keyup", {bubbles: true})); })()""")
+    found = browser.wait("document.querySelector('.md-search-result__list').textContent")
+    assert "Choose alpha and confidence" in found
+    assert browser.errors == []
 
 
 def _sources(text: str, tag: str) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benchmarks import readme
+from benchmarks import docs, paper, readme
 from benchmarks.site import tables
 from tests.conftest import ROOT
 
@@ -77,3 +79,53 @@ def test_ratios_of_the_page_about_speed_are_measured_ones() -> None:
 def _key(name: str) -> str:
     """The same quantity is named with its parts in another order on the two pages."""
     return " ".join(sorted(re.findall(r"[\w']+", name)))
+
+
+# Tables whose results were not kept when they were made: they name the commit and the day, and the page says so.
+_MADE = re.compile(r"\((\w{7,}), (20\d\d-\d\d-\d\d)\) -->")
+
+
+@pytest.mark.parametrize("page", paper.NETWORKS)
+def test_tables_of_studies_are_what_the_kept_results_give(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text("utf8")
+    assert text == paper.filled(text, page), f"run python -m benchmarks.paper docs/{page}.md"
+    undated = [study for study, commit, _, _ in paper.PLACE.findall(text) if not commit]
+    assert [study for study in undated if not paper.kept(page, study)] == []
+    dated = [match[0].splitlines()[0] for match in paper.PLACE.finditer(text) if match[2]]
+    assert all(_MADE.search(mark) for mark in dated)
+    assert not dated or "were not kept" in text
+
+
+def test_tables_of_benchmarks_are_what_the_kept_results_give() -> None:
+    text = docs.PAGE.read_text("utf8")
+    sections = list(docs.PLACE.finditer(text))
+    assert len(sections) == 3
+    assert text == docs.filled(text), "run python -m benchmarks.docs"
+    for one in sections:
+        assert one[3] or (docs.KEPT / f"{one[1]}.json").is_file(), one[1]
+    assert not any(one[3] for one in sections) or "were not kept" in text
+
+
+def test_a_changed_figure_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison is one of figures: a digit that no kept result has makes another page."""
+    cells = {"a.fpr95": {"measured": 12.345678}, "a.auroc": {"measured": 90.0}}
+    columns = [{"key": key, "title": key, "group": "Near-OOD"} for key in cells]
+    block = {"title": "", "columns": columns, "lines": [{"label": "mls", "cells": cells}], "charts": []}
+    result: dict[str, Any] = {
+        "study": "main",
+        "title": "",
+        "source": "",
+        "question": "",
+        "suite": "s",
+        "blocks": [block],
+    }
+    result |= {"format": "adascale-study", "format_version": 1, "about": {"networks": {"net": {}}, "sets": {}}}
+    (tmp_path / "main.json").write_text(json.dumps(result))
+    monkeypatch.setattr(paper, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(paper, "NETWORKS", {"page": ("net",)})
+    paper.keep("page", tmp_path)
+    text = paper.filled("<!-- study main (2dd5fde, 2026-11-16) -->\nold\n<!-- end -->\n", "page")
+    assert "<!-- study main -->" in text
+    assert "12.35 / 90.00" in text
+    assert paper.filled(text, "page") == text
+    assert paper.filled(text.replace("12.35", "12.36"), "page") == text

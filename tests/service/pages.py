@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
-import subprocess
-import tarfile
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from PIL import Image
 
 from tests.devtools import Page
@@ -70,18 +66,3 @@ def press(tab: Page, key: str, code: int, typed: str = "") -> None:
     for kind in ("keyDown", "keyUp"):
         more = {"text": typed} if typed and kind == "keyDown" else {}
         tab.send("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **more)
-
-
-def fetched_axe(folder: Path) -> str:
-    """The accessibility checks of axe-core, from npm's registry."""
-    npm = shutil.which("npm")
-    if npm is None:
-        pytest.skip("no npm on PATH, which axe-core comes with")
-    command = [npm, "pack", "axe-core@4", "--pack-destination", str(folder), "--silent"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=folder)
-    if done.returncode:
-        pytest.skip(f"axe-core cannot be fetched: {done.stderr.strip()[:200]}")
-    with tarfile.open(next(folder.glob("*.tgz"))) as files:
-        script = files.extractfile("package/axe.min.js")
-        assert script is not None
-        return io.TextIOWrapper(script, "utf8").read()

@@ -16,14 +16,13 @@ from PIL import Image
 from adascale import OODDetector, load_exported
 from tests.browser import needs_browser
 from tests.conftest import SmallNet, seeded
-from tests.devtools import Page, page
+from tests.devtools import Page, barriers
 from tests.images.pictures import RGB, picture
 from tests.service.pages import (
     READY,
     address,
     as_png,
     asked,
-    fetched_axe,
     opened,
     press,
     short,
@@ -61,12 +60,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     picture(seed=1001).save(out / TRICKY)
     (out / BROKEN).write_text("I am no image at all")
     return out
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with page(tmp_path_factory.mktemp("browser")) as tab:
-        yield tab
 
 
 @pytest.fixture
@@ -265,27 +258,20 @@ def test_a_service_with_a_token_asks_for_it(browser: Page, detectors: dict[str, 
         tab.run("sessionStorage.clear()")
 
 
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return fetched_axe(tmp_path_factory.mktemp("axe"))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_no_barrier_is_found(tab: Page, folder: Path, axe: str, scheme: str, width: int) -> None:
     tab.look(width, 900, scheme)
-    tab.run(axe + "; true")
-    check = "axe.run().then((found) => found.violations.map((one) => [one.impact, one.id, one.nodes[0].html]))"
-    assert tab.run(check) == []
+    assert barriers(tab, axe) == []
     for name in (KNOWN, UNKNOWN):
         tab.choose("#file", folder / name, folder / BROKEN)
         shown(tab, name)
         tab.run("document.getElementById('about').open = true")
-        assert tab.run(check) == []
+        assert barriers(tab, axe) == []
     tab.run("document.getElementById('camera').click()")
     tab.wait(f"{text('#shot-note')} && !{text('#shot-note')}.endsWith('...')")
-    assert tab.run(check) == []
+    assert barriers(tab, axe) == []
 
 
 @pytest.mark.slow

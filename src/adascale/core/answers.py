@@ -23,6 +23,13 @@ class Verdict:
     a method that combines others, what each of them adds to the score, by its name. class_names: the name of every
     class, if they are known; it has a place for each class, not for each image. names: those of the
     images; empty if they came as tensors.
+
+    For example:
+
+        >>> verdict = detector(images)
+        >>> len(verdict), verdict.is_ood.shape, verdict.p_value.shape
+        (3, torch.Size([3]), torch.Size([3]))
+        >>> suspicious = images[verdict.is_ood]
     """
 
     is_ood: Tensor
@@ -62,6 +69,12 @@ class Decision:
 
     is_ood: the same as in the full `Verdict`. early: whether the clean pass alone settled it. logits: those of the
     network. prediction: the class of the largest logit. class_names and names: as in `Verdict`.
+
+    For example:
+
+        >>> decision = detector.decide(images)
+        >>> bool((decision.is_ood == detector(images).is_ood).all())
+        True
     """
 
     is_ood: Tensor

@@ -2,7 +2,16 @@
 
 
 class AdascaleError(Exception):
-    """Base of every error this library raises on purpose."""
+    """Base of every error this library raises on purpose.
+
+    For example:
+
+        >>> try:
+        ...     OODDetector(model, "scal")
+        ... except AdascaleError as error:
+        ...     print(type(error).__name__, "did you mean" in str(error))
+        InputError True
+    """
 
 
 class InputError(AdascaleError, ValueError):

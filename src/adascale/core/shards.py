@@ -34,6 +34,11 @@ class Shards:
 
     run: what runs the work on blocks of them: the built-in ``map`` by default; ``ThreadPoolExecutor(4).map`` and the
     like are others. Functions that are sent to other processes must be such as can be pickled.
+
+    For example:
+
+        >>> shards = Shards([lambda: reference[:12], lambda: reference[12:]], rows=[12, 8])
+        >>> method = detectors.get("react")().fit(shards, head)
     """
 
     parts: Sequence[Read]

@@ -44,6 +44,13 @@ class Tap:
       of positions with ``g != 0``, and the number of channels (2);
     - ``gradient_mean``: with ``g`` the gradient of the sum of the features: the sum over the channels of the squared
       mean of ``g``, and the number of channels (2).
+
+    For example:
+
+        >>> tap = Tap("stages", "mean")
+        >>> layers = extract_batch(Classifier(model), images, [tap]).taps[tap]
+        >>> all(len(layer) == len(images) for layer in layers)
+        True
     """
 
     layers: Found | tuple[str, ...] = "stages"

@@ -22,7 +22,14 @@ Change = Literal["rank_one", "dropout"]
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """The last linear layer, ``z = W a + b``: weight (C, D), bias (C); a missing bias is zero."""
+    """The last linear layer, ``z = W a + b``: weight (C, D), bias (C); a missing bias is zero.
+
+    For example:
+
+        >>> head = Head(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0.5, 0.0]))
+        >>> head(torch.tensor([[2.0, 3.0]])).tolist()
+        [[2.5, 3.0]]
+    """
 
     weight: Tensor
     bias: Tensor | None = None
@@ -90,6 +97,13 @@ class View:
     network: a change of the network in the place of one of the input, for which all else but the seed is left out:
     ``rank_one`` takes the first singular component off the maps of a stage (see `Tap`), counted by ``stage`` from the
     end (-1: the last); ``dropout`` switches dropout on, with one mask of ``seed`` for all images.
+
+    For example:
+
+        >>> str(View())
+        'trivial/o=0.05/eps=0.5'
+        >>> View("random", fraction=0.1).needs_gradient
+        False
     """
 
     pixels: Pixels = "trivial"
@@ -159,6 +173,12 @@ view_of = lru_cache(maxsize=64, typed=True)(View)  # the fields are checked once
 class Outputs:
     """What a method knows about a batch: logits (N, C), features (N, D), perturbed features for each view, and for each
     tap a few numbers of each layer (N, K).
+
+    For example:
+
+        >>> outputs = Outputs(logits=torch.zeros(4, 10), features=torch.ones(4, 64))
+        >>> len(outputs), len(outputs[:2])
+        (4, 2)
     """
 
     logits: Tensor

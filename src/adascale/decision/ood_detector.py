@@ -46,9 +46,13 @@ if TYPE_CHECKING:
 class OODDetector(Recalibrating):
     """Tells which images a classifier was never trained on.
 
-    >>> detector = OODDetector(model).fit(id_images)        # doctest: +SKIP
-    >>> verdict = detector(images)                          # doctest: +SKIP
-    >>> verdict.is_ood, verdict.p_value, verdict.prediction # doctest: +SKIP
+    For example:
+
+        >>> detector = OODDetector(model).fit(id_images)
+        >>> verdict = detector(images)
+        >>> verdict.is_ood, verdict.p_value, verdict.prediction  # doctest: +SKIP
+        >>> detector.guarantee.startswith("At most 5 % of fresh in-distribution images are flagged")
+        True
 
     model: any ``nn.Module`` that returns logits (or a `Classifier`, which several detectors may share). method: a name
     (see ``adascale methods``) or a configured `Detector`; by default `combined`, which adds the evidence of AdaSCALE-L,

@@ -49,6 +49,13 @@ class Detector(ABC):
     Assigning a hyperparameter forgets what was fitted, so a score never mixes old state with new parameters.
     Subclasses declare the class attributes and write ``_score`` (and ``_check_parameters``, ``_fit``, ``views`` where
     they need them).
+
+    For example:
+
+        >>> method = detectors.get("scale")(percentile=90)
+        >>> scores = method.fit(reference, head).score(reference)  # higher = more out-of-distribution
+        >>> scores.shape == (len(reference),)
+        True
     """
 
     name: ClassVar[str]

@@ -1,9 +1,4 @@
-"""The contract of a method as checks that anyone can run on a class of their own.
-
->>> from adascale import detectors
->>> from adascale.testing import check_detector
->>> check_detector(detectors.get("scale"))
-"""
+"""The contract of a method as checks that anyone can run on a class of their own."""
 
 from __future__ import annotations
 
@@ -31,6 +26,10 @@ _CLASSES, _FEATURES, _REFERENCE = 10, 128, 1000
 def check_detector(make: Callable[[], Detector]) -> None:
     """Raise AssertionError with one sentence about the first broken promise. ``make``: a class, or a function that
     makes a detector with its parameters.
+
+    For example:
+
+        >>> check_detector(detectors.get("scale"))
     """
     name = getattr(make, "__name__", str(make))
     try:

@@ -53,10 +53,13 @@ class Fitting:
     """A method while it learns. As long as there is a `step`, call `partial` for every block of the samples and
     `merge` with what it gave, in order; then `finish`.
 
-    >>> fitting = method.fitting(head)
-    >>> while fitting.step is not None:
-    ...     fitting.merge([fitting.partial(outputs, start) for outputs, start in zip(blocks, fitting.starts(blocks))])
-    >>> fitting.finish()
+    For example:
+
+        >>> method, blocks = detectors.get("react")(), [reference[:12], reference[12:]]
+        >>> fitting = method.fitting(head)
+        >>> while fitting.step is not None:
+        ...     fitting.merge([fitting.partial(*one) for one in zip(blocks, fitting.starts(blocks), strict=True)])
+        >>> fitted = fitting.finish()
     """
 
     def __init__(self, method: Detector, head: Head, course: Course) -> None:
@@ -118,6 +121,10 @@ def fit_shards(
 
     shards: functions that read one shard each, in order. rows: how many samples each has; if it is not given, every
     shard is read once more to count them. run: what runs the work, like the built-in ``map`` (see `Shards`).
+
+    For example:
+
+        >>> method = fit_shards(detectors.get("react")(), [lambda: reference[:12], lambda: reference[12:]], head)
     """
     given = Shards.counted(shards, run) if rows is None else Shards(shards, rows, run)
     return method.fit(readable(method, given), head)

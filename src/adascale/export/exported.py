@@ -157,5 +157,10 @@ def load_exported(path: str | Path, *, threads: int | None = None) -> Exported:
     """The detector in a file that `OODDetector.export` wrote: ``load_exported("model.onnx")(images)`` is a `Verdict`.
 
     threads: how many the engine may use; by default as many as PyTorch.
+
+    For example:
+
+        >>> detector.export("model.onnx")  # doctest: +SKIP
+        >>> load_exported("model.onnx")(images).is_ood  # doctest: +SKIP
     """
     return Exported(path, threads)

@@ -32,6 +32,12 @@ def extract_batch(
     together in inference mode. Otherwise there is one clean pass, with the input gradient if a view needs it, then one
     pass for each view, all of them in torch if there is a gradient. moved: is given a mask (N, C, H, W) of the values
     that were perturbed, for each view that depends on the gradient; of the others `perturb.moved_anyway` tells it.
+
+    For example:
+
+        >>> outputs = extract_batch(Classifier(model), images, [View()])
+        >>> outputs.features.shape == outputs.views[View()].shape
+        True
     """
     if not classifier.located:
         classifier.locate(images)
@@ -109,7 +115,13 @@ def _perturbed(
 
 
 def extract(classifier: Classifier, source: Any, needs: Sequence[Need] = (), batch_size: int = 32) -> Iterator[Outputs]:
-    """`Outputs` batch by batch, from any source that `batches` accepts."""
+    """`Outputs` batch by batch, from any source that `batches` accepts.
+
+    For example:
+
+        >>> [len(outputs) for outputs in extract(Classifier(model), id_images, batch_size=40)]
+        [40, 40, 20]
+    """
     for images, labels in batches(source, batch_size):
         yield extract_batch(classifier, images, needs, labels)
 

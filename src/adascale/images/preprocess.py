@@ -39,6 +39,12 @@ class Preprocess:
     quarter or an eighth of their size, never below twice ``size``, which is faster and changes pixels slightly.
 
     The orientation in EXIF data is not applied: torchvision and timm do not apply it either when they train.
+
+    For example:
+
+        >>> preprocess = Preprocess(size=20, crop=16, mean=(0.5,), std=(0.25,))
+        >>> preprocess("photo.jpg").shape
+        torch.Size([1, 16, 16])
     """
 
     size: int | tuple[int, int]

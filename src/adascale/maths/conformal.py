@@ -36,6 +36,14 @@ class Calibration:
     (Vovk, "Conditional validity of inductive conformal predictors", 2012).
 
     Where n images are too few for ``alpha``, ``level`` is ``1 / (n + 1)``, and ``promised`` says what holds instead.
+
+    For example:
+
+        >>> calibration = Calibration(torch.arange(1.0, 20.0), alpha=0.05)
+        >>> calibration.p_value(torch.tensor([0.0, 18.5, 30.0])).tolist()
+        [1.0, 0.1, 0.05]
+        >>> calibration.is_ood(torch.tensor([0.0, 18.5, 30.0])).tolist()
+        [False, False, True]
     """
 
     scores: Tensor

@@ -28,7 +28,13 @@ class Metrics(NamedTuple):
 
 
 def evaluate(id_scores: Tensor, ood_scores: Tensor, tpr: float = 0.95) -> Metrics:
-    """All five figures of one ID set against one OOD set; both FPRs at ``tpr``."""
+    """All five figures of one ID set against one OOD set; both FPRs at ``tpr``.
+
+    For example:
+
+        >>> evaluate(torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.tensor([2.5, 4.0, 5.0, 6.0])).auroc
+        0.9375
+    """
     return Metrics(
         auroc(id_scores, ood_scores),
         fpr_at_tpr(id_scores, ood_scores, tpr),
@@ -39,7 +45,13 @@ def evaluate(id_scores: Tensor, ood_scores: Tensor, tpr: float = 0.95) -> Metric
 
 
 def auroc(id_scores: Tensor, ood_scores: Tensor) -> float:
-    """The probability that an OOD sample scores above an ID sample; a tie counts one half."""
+    """The probability that an OOD sample scores above an ID sample; a tie counts one half.
+
+    For example:
+
+        >>> auroc(torch.tensor([0.0, 1.0]), torch.tensor([1.0, 2.0]))
+        0.875
+    """
     negative, positive = _checked(id_scores, "ID").sort().values, _checked(ood_scores, "OOD")
     below = torch.searchsorted(negative, positive, right=False)
     at_most = torch.searchsorted(negative, positive, right=True)
@@ -48,13 +60,25 @@ def auroc(id_scores: Tensor, ood_scores: Tensor) -> float:
 
 
 def fpr_at_tpr(id_scores: Tensor, ood_scores: Tensor, tpr: float = 0.95) -> float:
-    """The smallest share of ID scores at or above a threshold that at least ``tpr`` of the OOD scores reach."""
+    """The smallest share of ID scores at or above a threshold that at least ``tpr`` of the OOD scores reach.
+
+    For example:
+
+        >>> fpr_at_tpr(torch.tensor([0.0, 1.0, 2.0, 3.0]), torch.tensor([2.5, 4.0, 5.0, 6.0]))
+        0.25
+    """
     negative, positive = _checked(id_scores, "ID"), _checked(ood_scores, "OOD").sort(descending=True).values
     return int((negative >= positive[_needed(len(positive), tpr) - 1]).sum()) / len(negative)
 
 
 def aupr(id_scores: Tensor, ood_scores: Tensor) -> float:
-    """Area under precision against recall, OOD as positive, trapezoids between the distinct thresholds."""
+    """Area under precision against recall, OOD as positive, trapezoids between the distinct thresholds.
+
+    For example:
+
+        >>> aupr(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 3.0]))
+        1.0
+    """
     negative, positive = _checked(id_scores, "ID"), _checked(ood_scores, "OOD")
     thresholds = torch.unique(torch.cat([negative, positive])).flip(0)
     caught = _at_or_above(positive, thresholds)
@@ -74,7 +98,14 @@ def bootstrap(
     seed: int = 0,
     tpr: float = 0.95,
 ) -> tuple[float, float]:
-    """A percentile interval for one field of ``Metrics``: both sides are resampled with replacement."""
+    """A percentile interval for one field of ``Metrics``: both sides are resampled with replacement.
+
+    For example:
+
+        >>> low, high = bootstrap(torch.arange(50.0), torch.arange(50.0) + 25)
+        >>> 0 <= low < auroc(torch.arange(50.0), torch.arange(50.0) + 25) < high <= 1
+        True
+    """
     _check_resampling(metric, resamples, level)
     ranked = _Ranked(_checked(id_scores, "ID").numpy(), _checked(ood_scores, "OOD").numpy(), metric, tpr)
     sizes = [len(ranked.negative), len(ranked.positive)]
@@ -92,6 +123,10 @@ def bootstrap_mean(
     """The same for the mean over several OOD sets. parts: the scores of the ID images, then those of each set.
 
     Every set is judged against the same resampled ID images, as in `paired_bootstrap`.
+
+    For example:
+
+        >>> low, high = bootstrap_mean([torch.arange(50.0), torch.arange(50.0) + 25, torch.arange(50.0) + 40])
     """
     _check_resampling(metric, resamples, level)
     known, *unknown = (_checked(part, "OOD" if place else "ID").numpy() for place, part in enumerate(parts))
@@ -142,6 +177,12 @@ def paired_bootstrap(
     same images, and all sets against the same ID images. The interval is between the quantiles ``(1 - level) / 2`` and
     ``(1 + level) / 2`` of ``d`` over the resamples. What both methods find hard cancels, so that it is much narrower
     than the intervals of the two figures would suggest.
+
+    For example:
+
+        >>> known, unknown = torch.arange(50.0), torch.arange(50.0) + 25
+        >>> paired_bootstrap([known, unknown], [known, unknown - 20]).beyond_chance
+        True
     """
     _check_resampling(metric, resamples, level)
     (known, *unknown), (other_known, *other_unknown) = (

@@ -46,9 +46,12 @@ class _Part(Protocol):
 class Monitor:
     """Watches a stream of images, one after the other, and raises alarms whose false-alarm rate is guaranteed.
 
-    >>> monitor = Monitor(detector.calibration.scores, classes=detector.calibration_classes)  # doctest: +SKIP
-    >>> monitor.update(score, prediction, name)                                                # doctest: +SKIP
-    >>> monitor.summary()["alarm"]                                                             # doctest: +SKIP
+    For example:
+
+        >>> monitor = Monitor(detector.calibration.scores, classes=detector.calibration_classes)
+        >>> alarms = monitor.update_many(verdict.score, verdict.prediction)
+        >>> monitor.summary()["images"]
+        3
 
     Images are ranked among the calibration images and everything seen so far (`adascale.maths.ranks`), and players bet
     that the ranks are not uniform (`adascale.maths.martingales`). There are four alarms: ``unusual`` bets on high

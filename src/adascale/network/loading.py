@@ -31,6 +31,12 @@ def load_network(spec: str, weights: str | Path | None = None) -> Made:
     torchvision, timm and Hugging Face fetch their pretrained weights. ``adascale:wrn-28-10``, ``densenet-100-12`` and
     ``resnet-18`` are networks for CIFAR, whose weights ``adascale train`` makes. ``digits`` is the small network of the
     suite of that name, trained on the spot (some seconds).
+
+    For example:
+
+        >>> network, preprocess = load_network("net.py:network")
+        >>> preprocess.size
+        16
     """
     check_spec(spec)
     state = read_weights(weights) if weights is not None else None

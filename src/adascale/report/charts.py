@@ -109,9 +109,10 @@ def _size(chart: Chart) -> tuple[float, float]:
 
 
 def _canvas(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    figure = optional("matplotlib.figure", "report").Figure(
-        figsize=(columns * size[0], rows * size[1]), layout="constrained", facecolor="white"
-    )
+    optional("matplotlib.figure", "report")
+    from adascale.report.drawn import Drawn
+
+    figure = Drawn(figsize=(columns * size[0], rows * size[1]), layout="constrained", facecolor="white")
     panels = list(figure.subplots(rows, columns, squeeze=False).flat)
     for axes in panels:
         axes.set_facecolor("none")

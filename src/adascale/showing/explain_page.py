@@ -23,12 +23,22 @@ def write_page(found: Sequence[Explanation], detector: OODDetector, path: Path |
 
 def explain_page(found: Sequence[Explanation], detector: OODDetector) -> str:
     """The page as text. It needs ``adascale[report]``."""
+    shorter = _short([one.name for one in found])
+    shown = [_shown(one, detector) | {"short": name} for one, name in zip(found, shorter, strict=True)]
     return html.page(
-        "explain.html", found=[_shown(one, detector) for one in found], name=detector.method.name,
+        "explain.html", found=shown, name=detector.method.name,
         method=str(detector.method),
         setting=detector.setting, guarantee=detector.guarantee, compared=_compared(found),
-        toc=[(f"image-{i}", one.name or f"image {i}") for i, one in enumerate(found, start=1)],
+        toc=[(f"image-{i}", name) for i, name in enumerate(shorter, start=1)],
     )  # fmt: skip
+
+
+def _short(names: Sequence[str]) -> list[str]:
+    """Names of files without their folders, unless that makes two of them alike."""
+    found = [
+        name.rpartition("/")[2] or (f"image {i}" if len(names) > 1 else "the image") for i, name in enumerate(names, 1)
+    ]
+    return found if len(set(found)) == len(found) else list(names)
 
 
 def _shown(found: Explanation, detector: OODDetector) -> dict[str, Any]:
