@@ -27,6 +27,16 @@ def check_values(model: nn.Module) -> None:
             )
 
 
+def same_with_channels_last(run: Callable[[Tensor], Call], images: Tensor, call: Call) -> bool:
+    """Whether the network gives the same with this layout. run, call: as in `unsteady`; images: ready for the network.
+
+    The network may raise: some view their activations in ways that it forbids.
+    """
+    twice = images if len(images) > 1 else torch.cat([images, images])
+    found = run(twice.to(memory_format=torch.channels_last))
+    return alike(found.result[: len(images)], call.result, 10 * slack_of(call.result))
+
+
 def unsteady(run: Callable[[Tensor], Call], images: Tensor, call: Call, name: str) -> str:
     """A sentence about a network whose answer for an image changes from pass to pass or with its batch; else empty.
 

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from adascale.core.engines import TORCH, check_engine
 from adascale.core.errors import AdascaleWarning, HeadNotFoundError, InputError
 from adascale.core.types import Head, Layers, Need, Tap, View
-from adascale.maths.rounding import alike
 from adascale.network import heads
-from adascale.network.behaviour import check_values, unsteady
+from adascale.network.behaviour import check_values, same_with_channels_last, unsteady
 from adascale.network.engines import Engines
 from adascale.network.fingerprints import hash_of_code, hash_of_weights
 from adascale.network.head_passes import HeadPasses
@@ -33,6 +32,7 @@ from adascale.network.running import (
     held,
     likes_channels_last,
     model_device,
+    model_dtype,
     tidied,
     unwrapped,
 )
@@ -91,12 +91,10 @@ class Classifier:
         if self._engines is not None:
             self._engines.check(self)
         autocast(self.device, precision)  # refuses what does not run here
-        self._layout = torch.contiguous_format
-        self._passes = HeadPasses()
+        self._layout, self._passes, self._inner = torch.contiguous_format, HeadPasses(), Inner()
         self._parts: Compiled | None = None
         self._twin: Twin | None = None
         self._probe: Tensor | None = None  # the images that located the head
-        self._inner = Inner()
         self._inside = False  # a pass is under way, in the thread that holds the network
         self._process = os.getpid()
         self._head: Head | None = None
@@ -114,8 +112,7 @@ class Classifier:
     @property
     def dtype(self) -> torch.dtype:
         """The precision of the network's weights."""
-        tensors = (*self.model.parameters(), *self.model.buffers())
-        return next((t.dtype for t in tensors if t.is_floating_point()), torch.get_default_dtype())
+        return model_dtype(self.model)
 
     @property
     def head(self) -> Head:
@@ -177,14 +174,12 @@ class Classifier:
 
     def _same_with_channels_last(self, images: Tensor, call: Call) -> bool:
         """Whether the network gives the same with this layout. Some view their activations in ways that it forbids."""
-        twice = images if len(images) > 1 else torch.cat([images, images])
         try:
-            found = self._call(call.name, self.prepare(twice).to(memory_format=torch.channels_last))
+            return same_with_channels_last(lambda inputs: self._call(call.name, inputs), self.prepare(images), call)
         except Exception as error:
             if self.channels_last:
                 raise InputError(f"{kind(self.model)} does not take channels_last=True: {error}") from error
             return False
-        return alike(found.result[: len(images)], call.result, 10 * heads.slack_of(call.result))
 
     def adopt(self, name: str) -> Classifier:
         """Take this layer as the head without proof; the first batch proves it."""
@@ -195,10 +190,7 @@ class Classifier:
                 f"head={name!r} is a {kind(self.model.get_submodule(name))} without a (classes, features) weight. "
                 f"{heads.advice(heads.matrix_modules(self.model))}"
             )
-        weight, bias = head.weight.cpu().clone(), None if head.bias is None else head.bias.cpu().clone()
-        if len(weight) == 1:
-            weight, bias = heads.two_classes(weight), None if bias is None else heads.two_classes(bias)
-        self.head_name, self._head, self.located = name, Head(weight, bias), False
+        self.head_name, self._head, self.located = name, heads.copied(head), False
         return self
 
     def prepare(self, images: Tensor, copy: bool = True) -> Tensor:

@@ -225,6 +225,16 @@ def head_of(module: nn.Module) -> Head | None:
     return None if weight is None else Head(weight.detach(), bias.detach() if isinstance(bias, Tensor) else None)
 
 
+def copied(head: Head) -> Head:
+    """Its values as they are now, on the processor; those of one logit as of two classes."""
+    parts = [None if part is None else part.cpu().clone() for part in (head.weight, head.bias)]
+    if len(head.weight) == 1:
+        parts = [None if part is None else two_classes(part) for part in parts]
+    weight, bias = parts
+    assert weight is not None
+    return Head(weight, bias)
+
+
 def _matrix(module: nn.Module) -> Tensor | None:
     """The module's (C, D) weight; a 1x1 convolution has one too."""
     weight = getattr(module, "weight", None)

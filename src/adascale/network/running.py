@@ -44,6 +44,11 @@ def model_device(model: nn.Module) -> torch.device:
     return next(chain(model.parameters(), model.buffers()), torch.empty(0)).device
 
 
+def model_dtype(model: nn.Module) -> torch.dtype:
+    tensors = chain(model.parameters(), model.buffers())
+    return next((t.dtype for t in tensors if t.is_floating_point()), torch.get_default_dtype())
+
+
 def shares_statistics(model: nn.Module) -> bool:
     """Whether the images of a batch are normalised by statistics that they share."""
     norms = (module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm))
