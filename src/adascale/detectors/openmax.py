@@ -18,6 +18,7 @@ from adascale.detectors.rows import rowwise
 from adascale.detectors.statistics import Course, State, Statistic
 from adascale.maths.activations import descending, energy, row_norms
 from adascale.maths.pieces import predicted
+from adascale.maths.tracing import plain
 from adascale.maths.weibull import SHIFT, fit_weibull
 
 _LEAST = 2**-53 - 1  # its log1p is finite
@@ -64,7 +65,8 @@ class OpenMax(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         logits = outputs.logits.double()
         top = min(self.top, logits.shape[1])
-        best = descending(logits)[1][:, :top]  # of equal logits, the lower index first
+        # Of equal logits, the lower index first; exporters know top-k alone, which ONNX defines in this way.
+        best = descending(logits)[1][:, :top] if plain(logits) else logits.topk(top, dim=1).indices
         places = 1 - torch.arange(top, dtype=torch.float64, device=logits.device) / self.top
         distances = torch.stack([row_norms(logits - mean) for mean in self.means_], 1)
         # 1 - exp(-(x / scale)^shape), x = distance - start + 10,000; 0 where x is not positive
