@@ -56,13 +56,6 @@ class Classifier:
     Passes run on a private twin that shares the network's weights (see `Twin`), so the network itself can be used in
     other threads meanwhile, and a process may fork meanwhile. A network that cannot be copied (one with hooks, a
     replaced forward or compiled parts) is run itself: while a pass lasts, other threads must not use it, nor fork.
-
-    For example:
-
-        >>> classifier = Classifier(model).locate(images)
-        >>> features, logits = classifier.forward(images)
-        >>> torch.allclose(classifier.head(features), logits.double(), atol=1e-4)
-        True
     """
 
     def __init__(
