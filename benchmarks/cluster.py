@@ -107,7 +107,7 @@ class Warm:
 
 @contextmanager
 def workers(on: str, count: int, warm: ScoreJob | None = None) -> Iterator[Executor]:
-    crew: Crew = LocalCrew(count) if on == "local" else RayCrew(count)
+    crew: Crew = LocalCrew(count) if on == "local" else RayCrew(count, cpus=0.25)  # they sleep: two cores are enough
     with Executor(crew) as executor:
         if warm is not None:
             pids: set[int] = set()

@@ -104,6 +104,15 @@ def test_an_actor_a_node_and_the_driver_are_killed(
     assert not (place / "parts" / "manifest.json").exists()
 
     process = command(place, cluster)
+    wait_for_parts(place, len(done) + 1, process)
+    process.terminate()
+    told = process.communicate(timeout=60)[0]
+    assert (process.returncode, told.splitlines()[-1]) == (
+        143,
+        "adascale: terminated; the same command resumes where it stopped.",
+    ), told
+
+    process = command(place, cluster)
     told = process.communicate(timeout=240)[0]
     assert process.returncode == 3, told  # one image cannot be read
     assert {file: file.stat().st_mtime_ns for file in done} == done  # nothing was done again

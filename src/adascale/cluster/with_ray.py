@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from adascale.cluster.executor import Event, WorkersError
@@ -30,6 +33,15 @@ class Actor:
 
     def perform(self, task: Task) -> Reply:
         return perform(task, self._held)
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Ray would end this process at SIGTERM with a dump of its stack: what was to happen before still happens."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if before is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
 
 
 class RayCrew:
@@ -60,7 +72,8 @@ class RayCrew:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the new behaviour, else Ray warns of it
         more: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
         try:
-            self._ray.init(address=address, log_to_driver=False, logging_level="error", **more)
+            with _own_sigterm():
+                self._ray.init(address=address, log_to_driver=False, logging_level="error", **more)
         except (ConnectionError, RuntimeError, ValueError, self._ray.exceptions.RayError) as error:
             where = address or os.environ.get("RAY_ADDRESS") or "this machine"
             reason = " ".join(str(error).split())[:200].rstrip(".")
@@ -82,7 +95,10 @@ class RayCrew:
         self._waiting[self._actors[worker].perform.remote(task)] = worker
 
     def wait(self) -> list[Event]:
-        done, _ = self._ray.wait(list(self._waiting), timeout=_PATIENCE_SECONDS)
+        try:
+            done, _ = self._ray.wait(list(self._waiting), timeout=_PATIENCE_SECONDS)
+        except SystemError as error:  # what a signal's handler raised, in Ray's wrapping
+            raise error.__cause__ or error from None
         if not done and not self._ready and time.monotonic() - self._since >= _PATIENCE_SECONDS:
             self._since = float("inf")  # said once
             warnings.warn(f"Ray has not placed a worker yet; {self._shortage()}", AdascaleWarning, stacklevel=2)
