@@ -9,7 +9,7 @@ import pytest
 
 from adascale.cluster.executor import Executor, WorkersError
 from adascale.cluster.local import LocalCrew
-from adascale.core.errors import AdascaleWarning
+from adascale.core.errors import AdascaleWarning, InputError
 from tests.cluster.tasks import Process, Square
 
 
@@ -66,3 +66,13 @@ def test_errors_that_may_pass_are_tried_again_and_others_are_not(executor: Execu
 def test_what_no_worker_can_make_stops_the_work(executor: Executor) -> None:
     with pytest.raises(WorkersError, match="There is no weights file w"):
         list(executor.run(Square(i, recipe=Process("There is no weights file w.")) for i in range(50)))
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:x"])
+def test_an_address_where_nothing_listens_is_told_at_once(address: str) -> None:
+    ray = pytest.importorskip("ray")
+    from adascale.cluster.with_ray import RayCrew
+
+    with pytest.raises(InputError, match=f"No Ray cluster can be reached at {address}: .*see ray status"):
+        RayCrew(address=address)
+    assert not ray.is_initialized()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from adascale.cluster.executor import Event, WorkersError
 from adascale.cluster.tasks import Held, Reply, Task, perform
@@ -17,7 +19,7 @@ from adascale.core.errors import AdascaleWarning, InputError
 from adascale.core.extras import optional
 from adascale.core.version import __version__
 
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS, _ANSWER_SECONDS = 30.0, 10.0
 
 
 class Actor:
@@ -42,6 +44,13 @@ def _own_sigterm() -> Iterator[None]:
     yield
     if before is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, before)
+
+
+def _check_answers(address: str) -> None:
+    """Whether something listens at HOST:PORT; Ray itself would try for minutes."""
+    place = urlsplit(address if "://" in address else f"//{address}")
+    if place.hostname and place.port:
+        socket.create_connection((place.hostname, place.port), timeout=_ANSWER_SECONDS).close()
 
 
 class RayCrew:
@@ -72,9 +81,10 @@ class RayCrew:
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # the new behaviour, else Ray warns of it
         more: dict[str, Any] = {} if address or os.environ.get("RAY_ADDRESS") else {"include_dashboard": False}
         try:
+            _check_answers(address or os.environ.get("RAY_ADDRESS") or "")
             with _own_sigterm():
                 self._ray.init(address=address, log_to_driver=False, logging_level="error", **more)
-        except (ConnectionError, RuntimeError, ValueError, self._ray.exceptions.RayError) as error:
+        except (OSError, RuntimeError, ValueError, self._ray.exceptions.RayError) as error:
             where = address or os.environ.get("RAY_ADDRESS") or "this machine"
             reason = " ".join(str(error).split())[:200].rstrip(".")
             advice = "see ray status; if the cluster asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"
