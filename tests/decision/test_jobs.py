@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -197,7 +196,7 @@ def test_another_head_does_not_resume_from_the_first(place: Path, monkeypatch: p
     (place / "two.py").write_text(two_heads())
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")  # else the date of fitting differs
     base = ["fit", place / "id", "--model", f"{place / 'two.py'}:Net", "-o", place / "h.st"]
-    monkeypatch.setattr("adascale.cli.fit.shutil", SimpleNamespace(rmtree=lambda *_, **__: None))  # the parts stay
+    monkeypatch.setattr("adascale.cli.fit.remove_folder", lambda _: None)  # the parts stay
     assert inside(monkeypatch, *base, "--head", "fc") == 0
     assert inside(monkeypatch, *base, "--head", "fc2") == 0
     resumed = (place / "h.st").read_bytes()
