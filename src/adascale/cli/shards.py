@@ -73,7 +73,8 @@ def merge(given: MergeCommand) -> None:
         write_rows(given.output, rows, with_discovery(columns, marked))
     tell_scored(given.output, manifest, given.as_json, marked)
     _tell_skipped(manifest)
-    note_limits(marked, manifest["calibration_images"], given.fdr)
+    if images := manifest.get("calibration_images"):  # a job of the library may not say
+        note_limits(marked, images, given.fdr)
 
 
 def _tell_skipped(manifest: Mapping[str, Any]) -> None:
