@@ -21,11 +21,9 @@ MODULES += [
     "adascale.detectors.checks",
     "adascale.monitoring.monitor",
 ]
-# Names that the examples of others show: subclasses of an error, and the classifier, whose file is full.
+# Names that the examples of others show.
 SHOWN_WITH = {
-    *(name for name in adascale.__all__ if name.endswith(("Error", "Warning")) and name != "AdascaleError"),
     "__version__",
-    "Classifier",
     "detectors",
     "metrics",
     "testing",

@@ -20,9 +20,13 @@ def to_markdown(document: Document, marked: bool = False) -> str:
 
 
 def markdown_table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A table whose first column is text and whose others are numbers; the texts must be escaped already."""
-    rule = "|".join(["---", *["---:"] * (len(header) - 1)])
-    body = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    """A table whose first column is text; others are on the right unless they begin with a letter. The texts must be
+    escaped already.
+    """
+    rows = [list(line) for line in lines]
+    texts = (any(line[place][:1].isalpha() for line in rows) for place in range(1, len(header)))
+    rule = "|".join(["---", *("---" if text else "---:" for text in texts)])
+    body = "\n".join(f"| {' | '.join(line)} |" for line in rows)
     return f"| {' | '.join(header)} |\n|{rule}|\n{body}\n"
 
 
