@@ -89,6 +89,16 @@ def test_openmax_of_two_classes_and_of_large_logits() -> None:
     assert detectors.OpenMax().fit(large, head).score(large).isfinite().all()
 
 
+def test_openmax_revises_the_first_of_equal_logits() -> None:
+    """Far beyond the tail of class 0 alone, which is the one that is revised: u = 5, zh = (0, 5). Else u would be 0."""
+    features = torch.rand(60, 2, generator=torch.Generator().manual_seed(0))
+    known = Outputs(features, features, labels=features.argmax(1))
+    method = detectors.OpenMax(top=1).fit(known, Head(torch.eye(2)))
+    method.starts_[1] = 1e9
+    found = method.score(Outputs(torch.tensor([[5.0, 5.0]]), features[:1])).item()
+    assert found == pytest.approx(math.exp(5) / (math.exp(0) + 2 * math.exp(5)), rel=1e-6)
+
+
 def test_histograms_by_hand() -> None:
     edges = torch.tensor([0.0, 1.0, 2.0, 3.0], dtype=torch.float64)
     values = torch.tensor([[0.0, 0.5, 1.0, 3.0, -1.0, 2.5, 2.0, 0.9]], dtype=torch.float64)
