@@ -28,6 +28,7 @@ METHODS = {"default": "`combined`, the default", "adascale_l": "`adascale_l`", "
     name: f"`{name}`" for name in ("fdbd", "gen", "mls")
 }
 DEFAULT = "default"
+LEFT_OUT = "default, every choice made on the other networks"
 
 
 def figures() -> dict[str, dict[str, str]]:
@@ -56,7 +57,8 @@ def measured() -> str:
     lines = [
         [title, *(_bold(found[name][network], best[network]) for network in columns)] for name, title in METHODS.items()
     ]
-    return markdown_table(header, lines) + "\n" + _not_best(found)
+    alone = f"Where every choice is made on the other networks alone, its mean is {found[LEFT_OUT]['mean']}."
+    return f"{markdown_table(header, lines)}\n{_not_best(found)} {alone}"
 
 
 def _bold(cell: str, best: float) -> str:
