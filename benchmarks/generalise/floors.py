@@ -32,7 +32,7 @@ def floors(results: Results) -> Iterator[Floor]:
     yield from _few(results)
     for method in TUNED:
         found = results.tuned[method]
-        chosen = {name: results.rule_without(method, name) for name in found}
+        chosen = {name: results.rule_without(name) for name in found}
         ruled = {name: one.hindsight - one.rules[chosen[name]] for name, one in found.items()}
         shipped = {name: one.hindsight - one.shipped for name, one in found.items()}
         for how, lost in ((f"tuning {method}", shipped), (f"{method} with the rule of the other networks", ruled)):

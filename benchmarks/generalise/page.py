@@ -94,7 +94,7 @@ def tuning(results: Results) -> str:
     for method in TUNED:
         rows, losses = [], []
         for name, found in results.tuned[method].items():
-            rule = results.rule_without(method, name)
+            rule = results.rule_without(name)
             lost = [found.hindsight - value for value in (found.default, found.shipped, found.rules[rule])]
             losses.append(lost)
             rows.append([name, f"{found.hindsight:.2f}", *(f"{value:.2f}" for value in lost), str(rule)])

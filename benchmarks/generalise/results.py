@@ -89,9 +89,9 @@ class Results:
         ]
         return gap(values[0], pairs[0]), gap(values[1], pairs[1])
 
-    def rule_without(self, method: str, left: str) -> Rule:
-        """The rule with the least mean loss to hindsight on all other networks."""
-        others = [found for name, found in self.tuned[method].items() if name != left]
+    def rule_without(self, left: str) -> Rule:
+        """The rule with the least mean loss to hindsight on all other networks: one for both variants of AdaSCALE."""
+        others = [found for tuned in self.tuned.values() for name, found in tuned.items() if name != left]
         return min(RULES, key=lambda rule: sum(found.hindsight - found.rules[rule] for found in others))
 
 

@@ -18,16 +18,17 @@ from adascale.metrics import auroc
 from benchmarks.generalise.activations import Subject
 from benchmarks.generalise.measuring import ALPHA, Candidate, figures, scores, shares
 
-Criterion = Literal["mean", "sides", "least", "both"]
+Criterion = Literal["mean", "sides", "three", "least", "both"]
 Pick = Literal["best", "likely", "ratios", "scores"]
-_LEAST_SHARE = {"mean": 0.0, "sides": 0.0, "least": 1.0, "both": 0.5}
+_LEAST_SHARE = {"mean": 0.0, "sides": 0.0, "three": 0.0, "least": 1.0, "both": 0.5}
+_THREE = {"shuffled": 0.5, "mixed": 0.5, "blurred": 1.0}  # the kinds of the rule before, near and far
 
 
 class Rule(NamedTuple):
     """Which pairs are good, and what is done with them.
 
-    criterion: the AUROC on made-up outliers, as the mean over their kinds (sides: with near and far counting the same),
-    the least, or the mean of mean and least. Pairs within ``tolerance`` percentage points of the best are good. pick:
+    criterion: the AUROC on made-up outliers, as the mean over their kinds (sides: with near and far counting the same;
+    three: so, and without masked and zoomed images), the least, or the mean of mean and least. Pairs within ``tolerance`` percentage points of the best are good. pick:
     the best; the mean of ``r`` over all good pairs (likely: over those that are often the best where the images are
     drawn again); or the mean of their standardised scores.
     """
@@ -38,12 +39,13 @@ class Rule(NamedTuple):
 
     def __str__(self) -> str:
         of = {"mean": "mean", "sides": "mean of near and far", "least": "least", "both": "mean and least"}
+        of["three"] = "mean of near and far, three kinds"
         likely = f", r averaged over pairs that are the best in {100 * LIKELY:g} % of the draws"
         what = {"best": "", "likely": likely, "ratios": f", r averaged within {self.tolerance:g}"}
         return of[self.criterion] + what.get(self.pick, f", scores averaged within {self.tolerance:g}")
 
 
-_CRITERIA: tuple[Criterion, ...] = ("mean", "sides", "least", "both")
+_CRITERIA: tuple[Criterion, ...] = ("mean", "sides", "three", "least", "both")
 _AVERAGES: tuple[Pick, ...] = ("ratios", "scores")
 SPLITS = 5
 _SIMPLE: tuple[Pick, ...] = ("best", "likely")
@@ -90,7 +92,8 @@ class Swept:
     def _criterion(self, rule: Rule, aurocs: Tensor) -> Tensor:
         """The criterion of each pair from AUROCs (..., kinds, pairs)."""
         share = _LEAST_SHARE[rule.criterion]
-        kinds = torch.tensor([KIND_WEIGHTS[kind] if rule.criterion == "sides" else 1.0 for kind in self.subject.made])
+        weights = {"sides": KIND_WEIGHTS, "three": _THREE}.get(rule.criterion, dict.fromkeys(self.subject.made, 1.0))
+        kinds = torch.tensor([weights.get(kind, 0.0) for kind in self.subject.made])
         return (1 - share) * (kinds.double() @ aurocs / kinds.sum()) + share * aurocs.amin(-2)
 
     def _averaged(self, good: list[int]) -> list[Tensor]:

@@ -20,10 +20,11 @@ from adascale.maths.metrics import auroc
 FEWEST_IMAGES = 64
 MOST_CHOSEN = 200
 _CHOSEN_SHARE = 0.3
-# Shuffled and mixed images keep the detail of ID images, as near-OOD images do; blurred ones, like far-OOD images, do
-# not. Near and far count the same.
-KIND_WEIGHTS: Mapping[str, float] = {"shuffled": 0.5, "mixed": 0.5, "blurred": 1.0}
-TOLERANCE = 0.015  # of AUROC: points this close to the best are averaged over
+# Shuffled, mixed and masked images keep the detail of ID images, as near-OOD images do; blurred and zoomed ones, like
+# far-OOD images, do not. Near and far count the same.
+NEAR, FAR = ("shuffled", "mixed", "masked"), ("blurred", "zoomed")
+KIND_WEIGHTS: Mapping[str, float] = {kind: 1 / len(side) for side in (NEAR, FAR) for kind in side}
+TOLERANCE = 0.01  # of AUROC: points this close to the best are averaged over
 _PERCENTILES = (60, 65, 70, 75, 80, 85, 90, 95, 99)
 # The grids of the AdaSCALE paper by name. `pairs` is ours: it includes equal percentiles, which give SCALE or LTS.
 GRIDS: Mapping[str, tuple[dict[str, Any], ...]] = {

@@ -1,7 +1,8 @@
 """Outliers made from in-distribution images, to tune on where there is no OOD data.
 
 Each kind keeps most of what an image shares with the training data (colours, textures, objects, layout) and breaks one
-thing: the arrangement, the single subject, or the detail. All of them work on batches of inputs (N, C, H, W).
+thing: the arrangement, the single subject, the subject itself, the detail, or its scale. All of them work on batches of
+inputs (N, C, H, W).
 """
 
 from __future__ import annotations
@@ -67,11 +68,46 @@ class Blurred:
         return F.avg_pool2d(padded, 2 * reach + 1, stride=1).to(images.dtype)
 
 
-OUTLIERS: Mapping[str, Tamper] = {"shuffled": Shuffled(), "mixed": Mixed(), "blurred": Blurred()}
+@dataclass(frozen=True)
+class Masked:
+    """The inner half of each side covered by what is above and below it, mirrored: an image without its subject."""
+
+    def __call__(self, images: Tensor) -> Tensor:
+        height, width = images.shape[-2:]
+        top, left, rows = height // 4, width // 4, torch.arange(height, device=images.device)
+        mirrored = torch.where(rows < height / 2, 2 * top - 1 - rows, 2 * (height - top) - 1 - rows)
+        covered = (rows >= top) & (rows < height - top)
+        source = torch.where(covered, mirrored.clamp(0, height - 1), rows)
+        masked, inner = images.clone(), slice(left, width - left)
+        masked[..., inner] = images[..., source, :][..., inner]
+        return masked
 
 
-def _resized(images: Tensor, size: tuple[int, ...]) -> Tensor:
-    return F.interpolate(images.float(), size=size, mode="bilinear", align_corners=False).to(images.dtype)
+@dataclass(frozen=True)
+class Zoomed:
+    """The inner ``share`` of each side, enlarged to the whole image."""
+
+    share: float = 0.5
+
+    def __call__(self, images: Tensor) -> Tensor:
+        height, width = images.shape[-2:]
+        tall, wide = (max(1, round(side * self.share)) for side in (height, width))
+        top, left = (height - tall) // 2, (width - wide) // 2
+        inner = images[..., top : top + tall, left : left + wide]
+        return _resized(inner, (height, width), "bicubic")
+
+
+OUTLIERS: Mapping[str, Tamper] = {
+    "shuffled": Shuffled(),
+    "mixed": Mixed(),
+    "masked": Masked(),
+    "blurred": Blurred(),
+    "zoomed": Zoomed(),
+}
+
+
+def _resized(images: Tensor, size: tuple[int, ...], mode: str = "bilinear") -> Tensor:
+    return F.interpolate(images.float(), size=size, mode=mode, align_corners=False).to(images.dtype)
 
 
 class Sample:
