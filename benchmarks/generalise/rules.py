@@ -77,7 +77,7 @@ class Swept:
     def auroc_of(self, rule: Rule) -> float:
         """The mean of near and far, in percent, of what the rule chooses."""
         values = self._criterion(rule, self.judged)
-        good = torch.nonzero(values >= values.max() - rule.tolerance)[:, 0].tolist()
+        good = torch.nonzero(values >= values.max() - rule.tolerance - 1e-10)[:, 0].tolist()
         if rule.pick == "likely":
             shares = likely(self._criterion(rule, self.drawn))
             good = [i for i, share in enumerate(shares) if share >= LIKELY or i == int(values.argmax())]
@@ -93,8 +93,8 @@ class Swept:
         """The criterion of each pair from AUROCs (..., kinds, pairs)."""
         share = _LEAST_SHARE[rule.criterion]
         weights = {"sides": KIND_WEIGHTS, "three": _THREE}.get(rule.criterion, dict.fromkeys(self.subject.made, 1.0))
-        kinds = torch.tensor([weights.get(kind, 0.0) for kind in self.subject.made])
-        return (1 - share) * (kinds.double() @ aurocs / kinds.sum()) + share * aurocs.amin(-2)
+        kinds = torch.tensor([weights.get(kind, 0.0) for kind in self.subject.made], dtype=torch.float64)
+        return (1 - share) * (kinds @ aurocs / kinds.sum()) + share * aurocs.amin(-2)
 
     def _averaged(self, good: list[int]) -> list[Tensor]:
         """The mean of the scores of these pairs, in units of their deviation on ID images."""

@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from adascale import InputError, OODDetector, Outputs, View, detectors
 from adascale.decision.fitting import Plan
-from adascale.decision.tuning import GRIDS, KIND_WEIGHTS, Fold, chosen_count, grid, search_grid
-from adascale.images.outliers import OUTLIERS, Blurred, Mixed, Sample, Shuffled
+from adascale.decision.tuning import FAR, GRIDS, KIND_WEIGHTS, NEAR, Fold, chosen_count, grid, search_grid
+from adascale.images.outliers import OUTLIERS, Blurred, Masked, Mixed, Sample, Shuffled, Zoomed
 from adascale.maths.split import split
 from adascale.testing import example_outputs
 from tests.conftest import SmallNet, images, seeded
@@ -216,7 +216,7 @@ def test_a_stream_keeps_the_images_that_the_split_will_choose() -> None:
 
 def test_near_and_far_outliers_count_the_same() -> None:
     assert KIND_WEIGHTS.keys() == OUTLIERS.keys()
-    assert KIND_WEIGHTS["shuffled"] + KIND_WEIGHTS["mixed"] == KIND_WEIGHTS["blurred"]
+    assert sum(KIND_WEIGHTS[kind] for kind in NEAR) == pytest.approx(sum(KIND_WEIGHTS[kind] for kind in FAR))
 
 
 def test_fit_tunes_by_itself_and_says_so(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_fit_tunes_by_itself_and_says_so(tmp_path: Path) -> None:
     assert detector.tuning.chosen.items() <= detector.method.parameters.items()
     assert len(detector.tuning.trials) == 45
     assert detector.setting.startswith("the evidence of adascale_l, fdbd, gen, vim is added; p_min=")
-    assert "60 ID images against outliers made from them (shuffled, mixed, blurred)" in detector.setting
+    assert "60 ID images against outliers made from them (shuffled, mixed, masked, blurred, zoomed)" in detector.setting
     assert len(detector.calibration.scores) == 60  # type: ignore[union-attr]
     detector.save(tmp_path / "d.safetensors")
     loaded = OODDetector.load(tmp_path / "d.safetensors", net)
@@ -298,9 +298,28 @@ def test_mixed_and_blurred_images() -> None:
     torch.testing.assert_close(by_hand, pictures[0, 0, 3:8, 4:9].mean())
 
 
-def test_outliers_do_not_touch_their_input() -> None:
+def test_masked_images_have_their_surroundings_in_the_middle() -> None:
+    pictures = images(2, size=8)
+    masked = Masked()(pictures)
+    rows = [0, 1, 1, 0, 7, 6, 6, 7]  # two rows above and two below, mirrored
+    assert torch.equal(masked[..., 2:6], pictures[:, :, rows, 2:6])
+    assert torch.equal(masked[..., [0, 1, 6, 7]], pictures[..., [0, 1, 6, 7]])
+    assert torch.equal(Masked()(images(2, size=10))[0, 0, 2:8, 5], images(2, size=10)[0, 0, [1, 0, 0, 9, 9, 8], 5])
+
+
+def test_zoomed_images_show_the_inner_half() -> None:
+    steps = torch.arange(16.0).expand(1, 1, 16, 16)
+    zoomed = Zoomed()(steps)[0, 0, 8]
+    slope = 4 + (torch.arange(4, 12) + 0.5) / 2 - 0.5  # half as steep
+    torch.testing.assert_close(zoomed[4:12], slope, atol=0.05, rtol=0)
+    assert float(zoomed.min()) > 3
+    assert float(zoomed.max()) < 12
+
+
+@pytest.mark.parametrize("size", [1, 3, 20])
+def test_outliers_do_not_touch_their_input(size: int) -> None:
     for make in OUTLIERS.values():
-        pictures = images(3)
+        pictures = images(3, size=size)
         before: Tensor = pictures.clone()
         assert make(pictures).shape == before.shape
         assert torch.equal(pictures, before)

@@ -84,7 +84,7 @@ def test_no_image_serves_two_purposes(exported: Any) -> None:
 
 
 def test_the_loss_is_reported(exported: Any) -> None:
-    assert "int8 against shuffled, mixed, blurred made from 30 ID images: AUROC" in exported[1]
+    assert "int8 against shuffled, mixed, masked, blurred, zoomed made from 30 ID images: AUROC" in exported[1]
     assert "of 30 held-out ID images flagged" in exported[1]
 
 

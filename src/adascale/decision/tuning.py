@@ -121,7 +121,8 @@ def search_grid(
         raise InputError(f"{method.name} could not be fitted at any of the {len(points)} points of the grid.")
     order = sorted(results, key=lambda i: (-results[i], i))
     top = results[order[0]]
-    chosen = method.averaged([points[i] for i in order if results[i] >= top - tolerance])
+    least = top - tolerance - 1e-12  # AUROCs are fractions: a difference may be the tolerance itself, up to rounding
+    chosen = method.averaged([points[i] for i in order if results[i] >= least])
     trials = tuple((points[i], results[i]) for i in sorted(results))
     return Tuning(chosen, top, default, judged_by, trials)
 
