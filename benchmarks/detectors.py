@@ -17,6 +17,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -102,6 +103,8 @@ def measure(cls: type[detectors.Detector], n: int, features: int, classes: int, 
         row["fit_mb"] = peak_beyond(lambda: detector.fit(outputs, head))
     except AdascaleError as error:
         return {**row, "error": str(error)}
+    if cls.learns_view:  # now it is known
+        scored = replace(scored, views=dict.fromkeys(detector.views, scored.features))
     row["score_mb"] = peak_beyond(lambda: detector.score(scored))
     fit_product = best_of(repeats, lambda: outputs.features @ weight)
     row["fit"] = best_of(repeats, lambda: detector.fit(outputs, head)) / fit_product

@@ -91,7 +91,7 @@ PYTORCH_OOD: Mapping[str, str] = {
     "MCD": "mc_dropout",
     "MCM": "- compares with texts (CLIP)",
     "Mahalanobis": "mds",
-    "MahalanobisODIN": "- perturbs the image along the gradient of what was fitted; views here know the network alone",
+    "MahalanobisODIN": "mds_odin",
     "MaxLogit": "mls",
     "MaxSoftmax": "msp",
     "MultiMahalanobis": "mds_ensemble",

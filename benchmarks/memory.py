@@ -71,7 +71,8 @@ def fill(job: Job) -> None:
 
 
 def job(arguments: argparse.Namespace, cache: Path) -> Job:
-    every = [cls.name for cls in detectors.ALL if not cls().looks_inside]  # what is stored are features
+    # What is stored are features, of views that are known beforehand.
+    every = [cls.name for cls in detectors.ALL if not (cls().looks_inside or cls.learns_view)]
     names = every if "all" in arguments.methods else arguments.methods
     entries = [Entry(name, detectors.get(name)()) for name in names]
     made = network(arguments.features, arguments.classes)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,34 +37,44 @@ _FURTHER_PASSES = 6
 def bench(subject: Subject, suite: Suite, images: SuiteImages, preprocess: Preprocess, repeats: int) -> Iterator[Ratio]:
     """(e): every method on every set, from files to the table, with an empty cache each time."""
     ours, bare = [], []
-    sets = [*(found for _, found in tested(images).values()), images.val]
-    _bare_passes(subject, preprocess, sets[:1], None)  # warm
+    scored = [found for _, found in tested(images).values()]
+    _bare_passes(subject, preprocess, scored[:1], (), None)  # warm
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as cache:
             job = _job(subject, images, preprocess, list(entries(["all"], [], None, "none")), Path(cache))
             ours.append(seconds_of(lambda job=job: run_jobs(suite, images, [job])))  # type: ignore[misc]
-        bare.append(seconds_of(lambda: _bare_passes(subject, preprocess, sets, images.train)))
-    n = sum(map(len, sets))
-    note = f"{n} images with four perturbed views and two of the network, {len(images.train or ())} clean; "
+        late, rest = (scored, [images.val]) if "mds_odin" in job.methods else ([], [*scored, images.val])
+        passes = partial(_bare_passes, subject, preprocess, late, rest, images.train)
+        bare.append(seconds_of(passes))
+    note = f"{sum(map(len, rest))} images with four perturbed views and two of the network, "
+    note += f"{sum(map(len, late))} with five and two, {len(images.train or ())} clean; "
     note += f"{len(job.methods)} methods"
     note += f" ({len(job.left_out)} left out: too few training images, or no such layers)" if job.left_out else ""
     yield ratio("e", "bench of all methods / the bare passes", subject.name, of_seconds(ours, bare), 1.35, note)
 
 
-def _bare_passes(subject: Subject, preprocess: Preprocess, sets: list[ImageSet], train: ImageSet | None) -> None:
+def _bare_passes(
+    subject: Subject,
+    preprocess: Preprocess,
+    late: Sequence[ImageSet],
+    rest: Sequence[ImageSet],
+    train: ImageSet | None,
+) -> None:
     """What the methods need at least: a forward pass, two input gradients (AdaSCALE and GAIA-Z, ODIN), a backward pass
     to the first stage (NAC) and one to the first norm (GAIA-A), a forward pass for each of four perturbed inputs and
-    two changed networks (RankFeat). Of the training images: a forward and a backward pass to the first stage (NAC).
+    two changed networks (RankFeat). Of the images in ``late`` also a third input gradient and a fifth perturbed input
+    (MDS-ODIN, which is fitted before it perturbs; so the images that methods are fitted on are not among them). Of the
+    training images: a forward and a backward pass to the first stage (NAC).
     """
     wanted = [parameter for parameter in subject.model.parameters() if parameter.requires_grad]
     for parameter in wanted:
         parameter.requires_grad_(False)
     with _first_layers(subject) as reached:
-        for images in sets:
+        for images, more in [*((one, 1) for one in late), *((one, 0) for one in rest)]:
             for batch in load_batches(images, preprocess, subject.batch):
-                _backward_passes(subject, batch.images, reached)
+                _backward_passes(subject, batch.images, reached, bool(more))
                 with torch.inference_mode():
-                    for _ in range(_FURTHER_PASSES):
+                    for _ in range(_FURTHER_PASSES + more):
                         subject.model(batch.images)
         for batch in load_batches(train, preprocess, subject.batch) if train is not None else ():
             logits = subject.model(batch.images.clone().requires_grad_())
@@ -72,19 +83,23 @@ def _bare_passes(subject: Subject, preprocess: Preprocess, sets: list[ImageSet],
         parameter.requires_grad_(True)
 
 
-def _backward_passes(subject: Subject, images: Tensor, reached: dict[str, Tensor]) -> None:
+def _backward_passes(subject: Subject, images: Tensor, reached: dict[str, Tensor], of_features: bool) -> None:
     inputs = images.clone().requires_grad_()
     logits = subject.model(inputs)
     stage, norm = reached["stages"], reached["norms"]
     torch.autograd.grad(logits.max(1).values.sum(), inputs, retain_graph=True)
     torch.autograd.grad((logits / 1000).log_softmax(1).max(1).values.sum(), inputs, retain_graph=True)
+    if of_features:
+        torch.autograd.grad(reached["features"].sum(), inputs, retain_graph=True)
     torch.autograd.grad(logits.log_softmax(1).mean(1).sum(), stage, retain_graph=True)
     torch.autograd.grad(logits.sum(), norm)
 
 
 @contextmanager
 def _first_layers(subject: Subject) -> Iterator[dict[str, Tensor]]:
-    """What the first stage and the first norm gave in the last pass, by "stages" and "norms", while this lasts."""
+    """What the first stage and the first norm gave in the last pass, by "stages" and "norms", and what the head was
+    given, by "features", while this lasts.
+    """
     images = subject.known[:2]
     name = subject.classifier().head_name
     assert name is not None  # located
@@ -97,6 +112,8 @@ def _first_layers(subject: Subject) -> Iterator[dict[str, Tensor]]:
     found: list[Found] = ["stages", "norms"]
     first = {kind: subject.model.get_submodule(layers.places(Tap(kind))[0].name) for kind in found}
     handles = [module.register_forward_hook(keep(kind)) for kind, module in first.items()]
+    head = subject.model.get_submodule(name)
+    handles.append(head.register_forward_pre_hook(lambda _, given: reached.update(features=given[0])))
     try:
         yield reached
     finally:

@@ -19,7 +19,7 @@ def single_methods() -> list[Candidate]:
     found = []
     for name in detectors.names():
         cls = detectors.get(name)
-        if name not in _LEFT_OUT and not cls().looks_inside:  # what is stored are features
+        if name not in _LEFT_OUT and not (cls().looks_inside or cls.learns_view):  # what is stored are features
             parameters = {"pixels": "random"} if any(one.name == "pixels" for one in fields(cls)) else {}
             found.append(Candidate(name, cls(**parameters)))
     return found

@@ -51,8 +51,9 @@ def test_one_pass_an_image_and_one_a_view_for_any_number_of_methods(
     )
     everything = sum(bench(suite, monkeypatch, "e", "--method", "all", "--tune", "none"))
     # the views of ODIN and I-ODIN are new and share their gradient, which serves the inner layers too; two images show
-    # where these are, and the training images are looked at once more, for theirs
-    assert everything == probe + 2 + 3 * sets + 40
+    # where these are, and the training images are looked at once more, for theirs. MDS-ODIN is fitted before the tested
+    # images are extracted, so that its gradient comes from the same pass; the images fitted on are not perturbed by it
+    assert everything == probe + 2 + 3 * sets + 40 + (sets - 70)
     # whether it has the layers that some methods look at is asked of the network itself
     assert sum(bench(suite, monkeypatch, "f", "--method", "all", "--tune", "none")) == probe + 2
 
@@ -91,18 +92,19 @@ def test_a_run_hashes_its_network_once_and_verifies_each_shard_once(
 
 
 def test_everything_from_a_fresh_cache(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All methods: one pass with the gradients and all inner layers, trivial pixels, random pixels, ODIN's, I-ODIN's.
+    """All methods: one pass with the gradients and all inner layers, trivial pixels, random pixels, ODIN's, I-ODIN's;
+    of the tested images also MDS-ODIN's, whose gradient comes from the same one pass.
 
     Two images show the inner layers, once. This network has no second stage and no dropout to change.
     """
     settings = ["--set", "knn.k=5", "--set", "vim.dim=8", "--tune", "none"]
     passed = sum(bench(suite, monkeypatch, "a", "--method", "all", *settings))
-    assert passed == PROBE + 2 + 5 * (40 + 70 + 20 + 20) + 40
+    assert passed == PROBE + 2 + 5 * (40 + 70 + 20 + 20) + 40 + (40 + 20 + 20)
     rows = table(suite, "a")
     labels = {row["method"] for row in rows}
     left_out = json.loads((suite / "a" / "results.json").read_text())["reproduce"]["networks"]["Net"]["left_out"]
     assert labels | set(left_out) == {cls.name for cls in detectors.ALL}
-    assert labels >= {"gram", "mds_ensemble", "nac"}
+    assert labels >= {"gram", "mds_ensemble", "nac", "mds_odin"}
     assert "no dropout module" in left_out["mc_dropout"]
     assert "fewer than 2 stages" in left_out["rankfeat"]
     assert {row["dataset"] for row in rows} == {"n", "f", "nearood", "farood"}
@@ -118,16 +120,17 @@ STAGED = """
 
 def test_inner_layers_cost_no_pass_and_changed_networks_one_each(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All methods that need more than a plain pass, on a network with stages, norms and dropout: a pass of the network
-    itself with all inner layers; one for each of the four perturbed inputs; two of RankFeat, ten of MC dropout.
+    itself with all inner layers; one for each of the four perturbed inputs; two of RankFeat, ten of MC dropout; and of
+    the tested images one more, perturbed by what MDS-ODIN has learned.
     """
     network = (suite / "nets.py").read_text()
     plain = "        self.conv = nn.Conv2d(3, 128, 3, stride=2)\n"
     assert plain in network
     (suite / "nets.py").write_text(network.replace(plain, STAGED.lstrip("\n")))
-    wanted = [cls.name for cls in detectors.ALL if cls().wants]
+    wanted = [cls.name for cls in detectors.ALL if cls().wants or cls.learns_view]
     passed = sum(bench(suite, monkeypatch, "a", "--method", ",".join(wanted), "--set", "combood.k=5", "--tune", "none"))
     probe = PROBE + 4 + 2  # whether its norms can be folded is tried; two images show the inner layers
-    assert passed == probe + (1 + 4 + 2 + 10) * (40 + 70 + 20 + 20) + 40
+    assert passed == probe + (1 + 4 + 2 + 10) * (40 + 70 + 20 + 20) + 40 + (40 + 20 + 20)
     assert {row["method"] for row in table(suite, "a")} == {*wanted} >= INSIDE
 
 

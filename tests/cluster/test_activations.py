@@ -11,6 +11,7 @@ from adascale import Classifier, View
 from adascale.cluster.activations import NetworkRecipe, SpreadOver
 from adascale.cluster.executor import Executor, WorkersError
 from adascale.cluster.local import LocalCrew
+from adascale.core.centres import Centres
 from adascale.decision.detector_file import DetectorFile
 from adascale.extraction.batches import Passes
 from adascale.extraction.cache import Extractor
@@ -30,7 +31,8 @@ def tensors(file: Path) -> dict[str, torch.Tensor]:
 
 
 def test_workers_write_the_same_shards_and_only_those_that_are_missing(place: Path) -> None:
-    """Clean outputs, a view that is added later, outliers and an unreadable image."""
+    """Clean outputs, views that are added later (one with what a method learned), outliers, an unreadable image."""
+    learned = View("all", step=-0.01, towards=Centres(torch.zeros(128), torch.eye(128), torch.rand(3, 128)))
     (place / "id" / "05.png").write_bytes(b"no image")
     spec, passes, images = f"{place / 'nets.py'}:Net", Passes(4, 1), find_images(str(place / "id"))
     with Executor(LocalCrew(2)) as executor:
@@ -41,6 +43,7 @@ def test_workers_write_the_same_shards_and_only_those_that_are_missing(place: Pa
             extractor = Extractor(Classifier(model), preprocess, place / name, passes, spread)
             extractor.extract(images, ())
             extractor.extract(images, [View()])
+            extractor.extract(images, [learned])
             found = extractor.extract(images, [], tamper=Blurred())
             assert list(found.failures) == [str(place / "id" / "05.png")]
             assert (len(found), extractor.classifier.head_name) == (29, "fc")

@@ -70,8 +70,8 @@ def same(one: Detector, other: Detector, test: Outputs) -> None:
 def test_any_number_of_workers_gives_the_bits_of_one_fit(name: str, given: dict[str, Any]) -> None:
     make = partial(detectors.get(name), **given)
     outputs, head = samples(make().wants)
-    test, _ = example_outputs(16, make().wants, seed=8)
     alone = make().fit(outputs, head)
+    test, _ = example_outputs(16, alone.wants, seed=8)
     for workers in (1, 2, 5):
         with ThreadPoolExecutor(workers) as pool:
             same(fit_shards(make(), cut(outputs), head, rows=SIZES, run=pool.map), alone, test)
@@ -149,7 +149,7 @@ def held(method: Detector, count: int) -> int:
 
 SUMS = (
     *("mds", "rmds", "mahalanobis_pp", "pnml", "she", "caref", "dice", "line", "nci", "fdbd", "laps", "neco", "vim"),
-    *("residual", "klm", "weiper", "openmax", "react", "bfact", "vra", "optfs", "class_gmm"),
+    *("residual", "klm", "weiper", "openmax", "react", "bfact", "vra", "optfs", "class_gmm", "mds_odin"),
 )
 
 

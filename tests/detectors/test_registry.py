@@ -76,7 +76,7 @@ def test_what_the_list_shows_is_what_the_classes_declare() -> None:
             "name": cls.name,
             "summary": cls.summary,
             "fitted_on": registry.FITTED_ON[cls.fits_on],
-            "passes": passes_of(cls()),
+            "passes": cls.passes if cls.learns_view else passes_of(cls()),  # such views are known after the fit
             "cost": cls.cost,
         }
 

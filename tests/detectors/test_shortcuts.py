@@ -5,6 +5,7 @@ shortcut does not do, and on rows that are not finite.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from unittest.mock import patch
 
 import pytest
@@ -267,6 +268,8 @@ def test_no_score_writes_into_float64_outputs() -> None:
         taps = {tap: tuple(layer.double() for layer in layers) for tap, layers in made.taps.items()}
         given = Outputs(made.logits.double(), made.features.double(), views, made.labels, taps)
         method = cls().fit(given, head)
+        late = {view: given.features + 0.01 for view in method.views if view not in given.views}
+        given = replace(given, views={**given.views, **late})
         before = [given.logits.clone(), given.features.clone(), *(view.clone() for view in given.views.values())]
         method.score(given)
         after = [given.logits, given.features, *given.views.values()]

@@ -148,7 +148,8 @@ def test_a_file_that_answers_otherwise_is_refused(
 
 
 # Every method, with one representative network; those that need an input gradient are tested elsewhere.
-METHODS = [name for name in detectors.names() if name not in ("odin", "iodin", "combined", *INSIDE)]
+ELSEWHERE = ("odin", "iodin", "mds_odin", "combined", *INSIDE)
+METHODS = [name for name in detectors.names() if name not in ELSEWHERE]
 
 
 @pytest.mark.slow

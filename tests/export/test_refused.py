@@ -19,9 +19,14 @@ pytestmark = pytest.mark.usefixtures("unguarded")
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("mds_ensemble", "reads inner layers.*use mds"), ("gaia_z", "use gradnorm")]
+    ("name", "words"),
+    [
+        ("mds_ensemble", "reads inner layers.*use mds"),
+        ("gaia_z", "use gradnorm"),
+        ("mds_odin", "by the gradient of what was learned.*use mds"),
+    ],
 )
-def test_methods_of_inner_layers_are_refused_by_name(name: str, words: str, tmp_path: Path) -> None:
+def test_methods_that_need_more_than_features_are_refused_by_name(name: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"{name} cannot be exported: .*{words}"):
         fitted(name).export(tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())

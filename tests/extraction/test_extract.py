@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from adascale import Classifier, InputError, Outputs, View, detectors, extract, extract_batch
-from adascale.core.types import Need
+from adascale.core.types import Centres, Need
 from adascale.extraction.batches import batches
 from adascale.extraction.perturb import perturb
 from tests.conftest import SmallNet, images, seeded
@@ -67,6 +67,13 @@ def test_all_methods_cost_one_extraction() -> None:
     with_odin = counted([view for _, view in of_input])
     # One more gradient, that of the cross-entropy, and a pass each for ODIN and I-ODIN.
     assert (with_odin.forwards, with_odin.backwards) == ([4, 4, 4, 4, 4], 2)
+
+
+def test_a_view_that_was_learned_costs_a_backward_and_a_forward_pass() -> None:
+    learned = View("all", step=-0.01, towards=Centres(torch.zeros(128), torch.eye(128), torch.rand(3, 128)))
+    alone, beside = counted([learned]), counted([*VIEWS, View("all", temperature=2.0), learned])
+    assert alone.forwards == [4, 4]
+    assert (beside.forwards, beside.backwards) == ([4] * 7, 2)  # of the logits; its own comes from the features
 
 
 def test_inner_layers_cost_no_pass_and_a_changed_network_one() -> None:

@@ -163,6 +163,7 @@ def settings(case: Case) -> list[tuple[str, dict[str, Any]]]:
         "knn": [{"k": 1}, {"k": 5} if few else {}],
         "cfood": [{"fraction": 1.0}, {"fraction": 1.0, "rho": 0.2}],
         "mds": [{}],
+        "mds_odin": [{}],
         "rmds": [{}],
         "mahalanobis_pp": [{}],
         "gmm": [{"components": 3, "dim": 5}, {"components": 5, "dim": 8, "seed": 1}],

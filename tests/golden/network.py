@@ -9,6 +9,7 @@ import numpy as np
 from tests.golden.cases import rounded
 from tests.reference import images
 from tests.reference.common import Array, Head, Samples, scores
+from tests.reference.distances import gaussians
 from tests.reference.methods import METHODS
 
 IMAGE = (3, 6, 6)
@@ -44,6 +45,8 @@ def settings() -> list[tuple[str, dict[str, Any]]]:
         ("combined", {"pixels": "trivial"}),
         ("odin", {}),
         ("odin", {"temperature": 1, "eta": 0.05, "std": [0.25, 0.2, 0.3]}),
+        ("mds_odin", {}),
+        ("mds_odin", {"eta": 0.05, "std": [0.25, 0.2, 0.3]}),
         ("iodin", {"temperature": 1, "eta": 0.5, "std": [0.25, 0.2, 0.3]}),
     ]
 
@@ -54,8 +57,18 @@ def views(net: Network, method: str, parameters: dict[str, Any], x: Array) -> Ar
     if method in ("odin", "iodin"):
         given = {**parameters, "one": method == "iodin"}
         return np.array([images.odin_input(each, features, pull, net.head, **given) for each in x])
+    if method == "mds_odin":
+        means, L = gaussians(clean(net, net.x_val))
+        return np.array([images.mahalanobis_input(each, features, pull, means, L, **parameters) for each in x])
     gradients = [images.logit_gradient(one, features, pull, net.head) for one in x]
     return np.array([images.perturbed(one, g, **parameters) for one, g in zip(x, gradients, strict=True)])
+
+
+def clean(net: Network, x: Array) -> Samples:
+    """The images as they are; the label of each is the class that the network predicts."""
+    a = np.array([images.dense(net.V, net.v)[0](one) for one in x])
+    z = np.array([net.head(row) for row in a])
+    return Samples(a, z, a, z.argmax(1))
 
 
 def score(net: Network, method: str, parameters: dict[str, Any]) -> Array:
@@ -63,9 +76,7 @@ def score(net: Network, method: str, parameters: dict[str, Any]) -> Array:
     features, _ = images.dense(net.V, net.v)
 
     def run(x: Array) -> Samples:
-        a = np.array([features(one) for one in x])
-        a_eps = np.array([features(one) for one in views(net, method, parameters, x)])
-        return Samples(a, np.array([net.head(row) for row in a]), a_eps, np.full(len(x), -1))
+        return clean(net, x)._replace(a_eps=np.array([features(one) for one in views(net, method, parameters, x)]))
 
     rest = {name: value for name, value in parameters.items() if name == "temperature"}
     return scores(METHODS[method], *net.head, run(net.x_val), run(net.x_test), **rest)

@@ -41,6 +41,16 @@ def test_ours_with_their_interface(theirs: Any) -> None:
     assert detector.ours.threshold == pytest.approx(direct.threshold)
 
 
+def test_a_loader_is_read_twice_by_a_method_whose_view_is_learned(theirs: Any) -> None:
+    net, labels = seeded(SmallNet), torch.arange(60) % 5
+    labels[:10] = -1
+    detector = as_pytorch_ood(OODDetector(net, "mds_odin", alpha=0.2))
+    with pytest.warns(match="10 images have a label below 0"):
+        detector.fit(DataLoader(TensorDataset(images(60), labels), batch_size=16))
+    direct = OODDetector(net, "mds_odin", alpha=0.2).fit((images(60)[10:], labels[10:]))
+    assert torch.allclose(detector(images(7, seed=1)), direct.score(images(7, seed=1)), rtol=1e-3)
+
+
 def test_their_metrics_take_our_scores(theirs: Any) -> None:
     detector = as_pytorch_ood(OODDetector(seeded(SmallNet), "mls", alpha=0.2).fit(images(60)))
     metrics = theirs.metrics.OODMetrics()

@@ -27,15 +27,26 @@ def knn(head: Head, known: Samples, k: int = 50) -> Score:
 
 def mds(head: Head, known: Samples) -> Score:
     """``min_c (a - mu_c)^T P (a - mu_c)``, P the pseudo-inverse of the shared covariance."""
-    means = {c: known.a[known.y == c].mean(0) for c in np.unique(known.y)}
-    L = _root(np.array([a - means[y] for a, y in zip(known.a, known.y, strict=True)]))
-    centres = [L.T @ mean for mean in means.values()]
+    means, L = gaussians(known)
+    centres = [L.T @ mean for mean in means]
 
     def score(x: Sample) -> float:
         point = L.T @ x.a
         return min(length(point - centre) ** 2 for centre in centres)
 
     return score
+
+
+def gaussians(known: Samples) -> tuple[list[Array], Array]:
+    """The class means, and ``L`` with ``L L^T`` the pseudo-inverse of the covariance that all classes share."""
+    means = {c: known.a[known.y == c].mean(0) for c in np.unique(known.y)}
+    return list(means.values()), _root(np.array([a - means[y] for a, y in zip(known.a, known.y, strict=True)]))
+
+
+def mds_odin(head: Head, known: Samples) -> Score:
+    """`mds` of the perturbed image; ``a_eps`` holds its activations (see `images.mahalanobis_input`)."""
+    by_class = mds(head, known)
+    return lambda x: by_class(x._replace(a=x.a_eps))
 
 
 def rmds(head: Head, known: Samples) -> Score:

@@ -111,3 +111,22 @@ def odin_input(
         step = np.where(np.arange(g.size).reshape(g.shape) == np.abs(g).argmax(), step, 0)
     moved: Array = x - eta * step
     return moved
+
+
+def mahalanobis_input(
+    x: Array,
+    features: Features,
+    pull: Pull,
+    means: Sequence[Array],
+    L: Array,
+    eta: float = 0.002,
+    std: Sequence[float] = (),
+) -> Array:
+    """``x - eta sign(d M / d x) / std`` with ``sign(0) = 0``, ``M = (a - mu_c)^T L L^T (a - mu_c) / 2`` to the nearest
+    of the means.
+    """
+    from_each = [L @ (L.T @ (features(x) - mean)) for mean in means]
+    distances = [float(away @ (features(x) - mean)) for away, mean in zip(from_each, means, strict=True)]
+    g = pull(x, from_each[int(np.argmin(distances))])
+    moved: Array = x - eta * np.sign(g) / (np.array(std)[:, None, None] if std else 1.0)
+    return moved

@@ -35,6 +35,7 @@ METHODS: dict[str, Method] = {
     "knn": distances.knn,
     "cfood": distances.cfood,
     "mds": distances.mds,
+    "mds_odin": distances.mds_odin,
     "rmds": distances.rmds,
     "mahalanobis_pp": distances.mahalanobis_pp,
     "gmm": distances.gmm,
@@ -60,5 +61,5 @@ FITTED_ON_VAL = ("combined", "adascale_a", "adascale_l", "react", "klm")  # the 
 # scores of a mixture that was fitted there).
 UNPUBLISHED = {
     *("combined", "activation_shift", "entropy", "temp_scale", "iodin", "grad_uncertainty", "laps", "cfood"),
-    *("mahalanobis_pp", "gmm", "class_gmm", "neco", "sirc", "pnml", "caref", "cadref", "openmax", "weiper"),
+    *("mds_odin", "mahalanobis_pp", "gmm", "class_gmm", "neco", "sirc", "pnml", "caref", "cadref", "openmax", "weiper"),
 }

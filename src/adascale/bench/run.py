@@ -115,8 +115,10 @@ class Job:
         taps = [need for entry in learning for need in self._needs(entry) if isinstance(need, Tap)]
         train = self.extracted("train", self.images.train, taps) if learning and self.images.train is not None else None
         kinds = {name: kind for name, (kind, _) in tested(self.images).items()}
-        extracted = self._tested(needs)
         self._fit(val, train)
+        # After the fit, because some views depend on what a method has learned: so they share the one clean pass.
+        late = [need for method in self.methods.values() for need in method.wants if method.learns_view]
+        extracted = self._tested([*needs, *late])
         deployed = next((label for label in (f"{DEFAULT}{_TUNED}", DEFAULT) if label in self.methods), "")
         with_profile = [label for label, method in self.methods.items() if has_profile(method)]
         profiled = deployed if deployed in with_profile else next(iter(with_profile), "")

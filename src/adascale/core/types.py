@@ -12,12 +12,16 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from adascale.core.centres import Centres as Centres
 from adascale.core.displays import drawn
 from adascale.core.errors import InputError
 from adascale.core.taps import Tap as Tap
 
 Pixels = Literal["trivial", "random", "salient", "largest", "all"]
 Change = Literal["rank_one", "dropout"]
+# What an input gradient is taken of: None, the predicted class's logit; a temperature T, the cross-entropy of z / T
+# against that class; class centres, half the squared distance to the nearest.
+Goal = float | Centres | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +95,8 @@ class View:
     paper's ``o``, the share of all channel values. step: the paper's ``epsilon``, in normalised input units.
 
     ``g`` is the gradient of the predicted class's logit, or, where a temperature ``T`` is given, of the cross-entropy
-    of ``z / T`` against the predicted class (ODIN; there ``sign(0) = 1``). std: the step is divided by it, channel by
-    channel.
+    of ``z / T`` against the predicted class (ODIN; there ``sign(0) = 1``), or, where ``towards`` has class centres that
+    a method has learned, of half the squared distance to the nearest. std: the step is divided by it, by channel.
 
     network: a change of the network in the place of one of the input, for which all else but the seed is left out:
     ``rank_one`` takes the first singular component off the maps of a stage (see `Tap`), counted by ``stage`` from the
@@ -114,6 +118,7 @@ class View:
     std: tuple[float, ...] = ()
     network: Change | None = None
     stage: int = -1
+    towards: Centres | None = None
 
     def __post_init__(self) -> None:
         if self.pixels not in get_args(Pixels):
@@ -130,15 +135,15 @@ class View:
         # Fields without effect are set to one value, so that views with the same effect are equal.
         self._set(stage=self.stage if self.network == "rank_one" else -1)
         if self.network is not None:
-            self._set(pixels="all", fraction=1.0, step=0.0, temperature=None, std=())
+            self._set(pixels="all", fraction=1.0, step=0.0, temperature=None, std=(), towards=None)
             self._set(seed=self.seed if self.network == "dropout" else 0)
             return
         if self.pixels in ("all", "largest"):
             object.__setattr__(self, "fraction", 1.0)
         if self.pixels == "random":
-            object.__setattr__(self, "temperature", None)
+            self._set(temperature=None, towards=None)
         else:
-            object.__setattr__(self, "seed", 0)
+            self._set(seed=0, temperature=self.temperature if self.towards is None else None)
 
     def _set(self, **values: object) -> None:
         for name, value in values.items():
@@ -149,6 +154,11 @@ class View:
         """Whether the network's gradient chooses the pixels."""
         return self.pixels != "random" and self.network is None
 
+    @property
+    def goal(self) -> Goal:
+        """What the gradient is taken of."""
+        return self.temperature if self.towards is None else self.towards
+
     def __str__(self) -> str:
         if self.network is not None:
             return f"network/{self.network}/{'seed' if self.network == 'dropout' else 'stage'}=" + str(
@@ -157,6 +167,7 @@ class View:
         parts = [self.pixels, f"o={self.fraction!r}", f"eps={self.step!r}"]
         parts += [f"seed={self.seed}"] if self.pixels == "random" else []
         parts += [f"T={self.temperature!r}"] if self.temperature is not None else []
+        parts += [f"towards={self.towards}"] if self.towards is not None else []
         parts += [f"std={','.join(map(repr, self.std))}"] if self.std else []
         return "/".join(parts)
 

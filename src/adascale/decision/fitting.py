@@ -42,6 +42,9 @@ from adascale.maths.split import Split, split
 # Indices of the images to choose parameters on, and what is needed -> outputs of the outliers to tell them from, by
 # name; None if there are none.
 Outliers = Callable[[Sequence[int], Sequence[Need]], "Mapping[str, Outputs] | None"]
+# Indices of ID images, and what is needed of them -> their outputs, from another look at them: for methods whose views
+# are known only after they were fitted.
+Late = Callable[[Sequence[int], Sequence[Need]], Outputs]
 
 
 class Fitted(NamedTuple):
@@ -129,6 +132,11 @@ class Plan:
         """
         if not self.wanted:
             return []
+        if self.method.learns_view:
+            raise InputError(
+                f"{self.method.name} cannot be tuned: each point of a grid would perturb the images in another way; "
+                "give its parameters."
+            )
         parts = self.split(n, train)
         if self.tune and not len(parts.chosen):
             raise InputError(f"{n} ID images are too few to tune on; give at least {FEWEST_IMAGES}, or do not tune.")
@@ -161,13 +169,26 @@ class Plan:
         """The parameters in place of the defaults if they should have been tuned and cannot be."""
         return self.method.suited(features) if self.wanted and features is not None else {}
 
-    def fit(self, outputs: Outputs, head: Head, train: Outputs | Shards | None, outliers: Outliers | None) -> Fitted:
+    def fit(
+        self,
+        outputs: Outputs,
+        head: Head,
+        train: Outputs | Shards | None,
+        outliers: Outliers | None,
+        late: Late | None = None,
+    ) -> Fitted:
         """Tune the method if that is wanted, fit it, and set the threshold if there is an ``alpha``.
 
         The images to choose parameters on and to fit on are kept apart from those that set the threshold. In the end
         the method is fitted on the first two; without a threshold on all images. train: the outputs of training images.
+        late: gives the images that set the threshold once more, if the method's views depend on what it has learned.
         """
         n = len(outputs)
+        if self.alpha is not None and self.method.learns_view and late is None:
+            raise InputError(
+                f"{self.method.name} perturbs images by what it has learned, so that extracted outputs lack it; fit it "
+                "on images, or pass late=."
+            )
         learned = readable(self.method, train) if self.takes_train and train is not None else None
         if self.alpha is not None and learned is not None and (shared := _shared_rows(outputs, learned)):
             raise InputError(
@@ -182,7 +203,9 @@ class Plan:
         method = method.fit(reference, head, *more)
         calibration = None
         if self.alpha is not None:
-            calibration = calibrated(method, outputs[parts.held_out], self.alpha, self.confidence)
+            held = late(parts.held_out.tolist(), method.wants) if method.learns_view and late else None
+            held = outputs[parts.held_out] if held is None else held
+            calibration = calibrated(method, held, self.alpha, self.confidence)
         count = 0 if method.fits_on == "nothing" else len(reference)
         setting = "; ".join(filter(None, [method.note, str(tuning) if tuning else self.why_not(n, features)]))
         held_out = parts.held_out if calibration is not None else parts.held_out[:0]

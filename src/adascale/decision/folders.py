@@ -75,12 +75,16 @@ def fit_images(
     def outliers(chosen: Sequence[int], _: Sequence[Need]) -> dict[str, Outputs]:
         return made(tuple(chosen))
 
+    def late(rows: Sequence[int], needs: Sequence[Need]) -> Outputs:
+        again = extractor.extract(images, needs, "Perturbing in-distribution images")  # all: a shard is whole
+        return again.load()[torch.tensor(rows)]
+
     outputs, names = found.load(), [images.names[i] for i in found.usable]
     network = NetworkIdentity(extractor.classifier, extractor.fingerprint)
     for detector in detectors:
         detector.input_shape = found.shape
         try:
-            detector.fit_outputs(outputs, learned, outliers, tune=tune, source=source, names=names)
+            detector.fit_outputs(outputs, learned, outliers, tune=tune, source=source, names=names, late=late)
         except InputError as error:
             refused[detector.method.name] = error
         detector.network = network

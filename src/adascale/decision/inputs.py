@@ -11,16 +11,18 @@ from torch import Tensor
 
 from adascale.core.errors import AdascaleWarning, InputError
 from adascale.core.types import Need, Outputs
-from adascale.decision.fitting import Outliers
+from adascale.decision.fitting import Late, Outliers
 from adascale.extraction.extract import extract, extract_batch
 from adascale.extraction.given import Given, given_batches
 from adascale.images.outliers import OUTLIERS, Sample
 from adascale.images.preprocess import Preprocess, unreadable
+from adascale.maths.rounding import alike
 from adascale.network.class_names import check_count
 from adascale.network.classifier import Classifier
 
 # What is looked at of the first batch of a call, images and pixels of a side: enough to see the range, and cheap.
 _IMAGES, _SIDE = 8, 64
+_SLACK = 0.05  # of the largest logit: what an engine or half precision may change between two looks at an image
 _SKIP_ADVICE = " Mend or remove it, or pass skip_unreadable=True to judge the others."
 _INSTEAD = "give the images themselves (paths, Pillow images, uint8 arrays), or tensors made by detector.preprocess"
 _PIXELS = (
@@ -188,6 +190,34 @@ def outliers_of(sample: Sample | None, classifier: Classifier, batch_size: int) 
         return {name: Outputs.cat(list(found)) for name, found in made.items()}
 
     return outliers
+
+
+def seen_again(batches: Callable[[], Iterable[Given]], classifier: Classifier, before: Outputs) -> Late:
+    """Outputs of images that are read once more. batches: begins from the first image. before: their outputs."""
+
+    def late(rows: Sequence[int], needs: Sequence[Need]) -> Outputs:
+        wanted, parts, start = set(rows), list[Outputs](), 0
+        for given in batches():
+            own = [i for i in range(len(given.images)) if start + i in wanted]
+            if own:
+                parts.append(extract_batch(classifier, given.images[own], needs))
+            start += len(given.images)
+        place = {row: i for i, row in enumerate(sorted(wanted))}
+        found = Outputs.cat(parts) if parts and start == len(before) else None
+        if found is None or not _same_images(found, before[torch.tensor(list(place))]):
+            raise InputError(
+                "Images are read twice by this method, which perturbs them by what it has learned, and the second time "
+                f"there were others: {start} in place of {len(before)}, or in another order. Give a folder, a tensor, "
+                "a list, or a loader that does not shuffle."
+            )
+        return found[torch.tensor([place[row] for row in rows])]
+
+    return late
+
+
+def _same_images(found: Outputs, before: Outputs) -> bool:
+    """Whether the logits are those of the same images, whichever engine or precision made them."""
+    return alike(found.logits.nan_to_num(0, 0, 0), before.logits.nan_to_num(0, 0, 0), _SLACK)
 
 
 def _tell_skipped(failures: Mapping[str, str], read: int) -> None:

@@ -17,8 +17,8 @@ from adascale.core.types import Outputs
 from adascale.decision.audit import AuditEntry, fit_entry
 from adascale.decision.detector_file import DetectorFile, NetworkIdentity, save_detector
 from adascale.decision.exporting import exportable, pictures_of
-from adascale.decision.fitting import Outliers, Plan, method_of
-from adascale.decision.inputs import Reader, extract_given, outliers_of
+from adascale.decision.fitting import Late, Outliers, Plan, method_of
+from adascale.decision.inputs import Reader, extract_given, outliers_of, seen_again
 from adascale.decision.provenance import fitting_record, source_in_words
 from adascale.decision.quantising import quantised
 from adascale.decision.recalibrating import Recalibrating
@@ -192,7 +192,9 @@ class OODDetector(Recalibrating):
             learned, *_ = extract_given(self._batches(train, skip=True), self.classifier, plan.taps)
         self.probe_shape, self.input_shape = shapes[0], shapes[0] if len(shapes) == 1 else None
         outliers = outliers_of(sample, self.classifier, self.batch_size)
-        return self.fit_outputs(outputs, learned, outliers, tune=tune, source=source_in_words(images), names=names)
+        late = seen_again(lambda: self._batches(images, skip=True), self.classifier, outputs)
+        about: dict[str, Any] = {"source": source_in_words(images), "names": names}
+        return self.fit_outputs(outputs, learned, outliers, tune=tune, late=late, **about)
 
     def fit_outputs(
         self,
@@ -203,18 +205,21 @@ class OODDetector(Recalibrating):
         tune: bool | None = None,
         source: str = "extracted outputs",
         names: Sequence[str] = (),
+        late: Late | None = None,
     ) -> Self:
         """The same from extracted `Outputs`. What is fitted on, chosen on and what sets the threshold are kept apart.
 
         ``outliers``: the outputs of outliers made from the images ``plan(tune).chosen(len(outputs))``, by name, or a
         function that is given these indices and the views needed. Without outliers nothing is tuned. ``source``,
-        ``names``: where the images come from and what they are called, for the record.
+        ``names``: where the images come from and what they are called, for the record. ``late``: a function that is
+        given indices of ``outputs`` and the views needed, and returns the outputs of these images with them; for
+        methods whose views depend on what they learn (``mds_odin``), which are refused without it.
         """
         self._forget()
         check_count(self.class_names, len(self.classifier.head.weight))
         plan = self.plan(tune)
         provider = outliers if outliers is None or callable(outliers) else lambda *_: outliers
-        fitted = plan.fit(outputs, self.classifier.head, train, provider)
+        fitted = plan.fit(outputs, self.classifier.head, train, provider, late)
         self._method, self.tuning, self.setting, self.reference_images, self.calibration, held_out = fitted
         self._note_weights()
         self.fitted = fitting_record(len(outputs), source)

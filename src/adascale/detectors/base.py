@@ -72,6 +72,7 @@ class Detector(ABC):
     nearest: ClassVar[str] = "mds"  # of methods that look inside the network: the one to export in its place
     passes: ClassVar[str] = "1 forward"  # through the network with the default parameters, as `views` implies
     diagnosed: ClassVar[tuple[str, ...]] = ()  # what `diagnostics` gives
+    learns_view: ClassVar[bool] = False  # `views` is empty until the method is fitted: they depend on what it learned
 
     if TYPE_CHECKING:  # a class found by name has parameters that type checkers cannot know
 

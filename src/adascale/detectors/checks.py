@@ -94,7 +94,7 @@ def _declares_what_it_is(make: Callable[[], Detector]) -> None:
         value = getattr(cls, attribute)
         _promise(value in known, f"{attribute} must be one of {', '.join(known)}, not {value!r}")
     if type(detector) is make:  # a factory may choose parameters that need other passes
-        expected = passes_of(detector)
+        expected = passes_of(_fitted(make)[0] if cls.learns_view else detector)
         _promise(cls.passes == expected, f"passes must be {expected!r}, as its views imply, not {cls.passes!r}")
     unknown = set(cls.search_space) - {field.name for field in fields(detector)}
     _promise(not unknown, f"search_space must name parameters; {', '.join(sorted(unknown))} is none")

@@ -81,6 +81,11 @@ class Combined(Detector):
 
     def _check_parameters(self) -> None:
         made = self.made()
+        if late := [name for name, member in made.items() if member.learns_view]:
+            raise InputError(
+                f"{late[0]} cannot be a member: it perturbs images by what it has learned, and members are fitted and "
+                f"scored on the same outputs; use {made[late[0]].nearest}."
+            )
         if unknown := set(self.settings) - set(made):
             raise InputError(f"settings has {sorted(unknown)[0]!r}, which is no member; they are {', '.join(made)}.")
         if isinstance(self.weights, tuple) and (len(self.weights) != len(made) or min(self.weights) < 0):

@@ -45,7 +45,11 @@ class MDS(Detector):
         self.root_ = precision_root((yield Covariance(means, self.made_of)), self.name)
 
     def _score(self, outputs: Outputs) -> Tensor:
-        points = (self.made_of(outputs.features) - self.mean_) @ self.root_
+        return self._distance(outputs.features)
+
+    def _distance(self, features: Tensor) -> Tensor:
+        """The squared distance (N,) to the nearest class."""
+        points = (self.made_of(features) - self.mean_) @ self.root_
         return squared_distances(points, self.centres_).amin(1)
 
     @staticmethod

@@ -61,6 +61,7 @@ OURS = {
     "knn": "knn:KNN",
     "cfood": "cfood:CFOOD",
     "mds": "mds:MDS",
+    "mds_odin": "mds_odin:MDSODIN",
     "rmds": "rmds:RMDS",
     "mahalanobis_pp": "mahalanobis_pp:MahalanobisPP",
     "mds_ensemble": "mds_ensemble:MDSEnsemble",

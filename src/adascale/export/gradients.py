@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
 from adascale.core.errors import InputError
-from adascale.core.types import View
+from adascale.core.types import Goal, View
 from adascale.export import derivatives
 from adascale.extraction.perturb import moved, perturb, random_signs
 from adascale.network.heads import kind
@@ -22,12 +22,12 @@ from adascale.network.traceable import as_graph, plain_attention
 _RANDOM = "use pixels='random', which needs no gradient."
 
 
-def with_gradients(network: nn.Module, example: Tensor, objectives: Sequence[float | None]) -> fx.GraphModule:
-    """``x -> (features, logits, *gradients)``, one input gradient for each objective, by forward operations alone.
+def with_gradients(network: nn.Module, example: Tensor, goals: Sequence[Goal]) -> fx.GraphModule:
+    """``x -> (features, logits, *gradients)``, one input gradient for each goal, by forward operations alone.
 
     ``network(x)`` gives ``(features, logits)``; it is frozen, in evaluation mode, float32 and on the CPU. The result
     shares its parameters. ``example``: a batch of two or more inputs; the batch size of the result is free, the other
-    sizes are those of the example. The objectives are those of `Classifier.forward_with_gradients`.
+    sizes are those of the example. The goals are those of `Classifier.forward_with_gradients`.
     """
     graph = as_graph(network, example)
 
@@ -37,7 +37,9 @@ def with_gradients(network: nn.Module, example: Tensor, objectives: Sequence[flo
             features, logits = graph(leaf)
             if not logits.requires_grad:
                 raise InputError(f"{kind(network)} blocks gradients from its logits to its input; {_RANDOM}")
-            gradients = [torch.autograd.grad(objective(logits, t), leaf, retain_graph=True)[0] for t in objectives]
+            gradients = [
+                torch.autograd.grad(objective(features, logits, goal), leaf, retain_graph=True)[0] for goal in goals
+            ]
         return features.detach(), logits.detach(), *gradients
 
     return _forward_only(_traced(passes, example), kind(network))

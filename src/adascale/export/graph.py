@@ -61,14 +61,14 @@ class DecisionGraph(nn.Module):
 
     def __init__(self, fitted: Fitted) -> None:
         super().__init__()
+        self.method = portable(fitted.method)  # or a refusal, before the network is traced
         self.network: nn.Module = as_graph(Traceable(fitted.classifier), example(fitted)[0])
-        self.method = portable(fitted.method)
         views = self.method.views
         self.steps = nn.ModuleList(Perturbation(view, fitted.shape) for view in views)
-        self.objectives = tuple(dict.fromkeys(view.temperature for view in views if view.needs_gradient))
+        self.goals = tuple(dict.fromkeys(view.goal for view in views if view.needs_gradient))
         self.passes: nn.Module | None = None
-        if self.objectives:
-            self.passes = with_gradients(self.network, example(fitted)[0], self.objectives)
+        if self.goals:
+            self.passes = with_gradients(self.network, example(fitted)[0], self.goals)
         self.register_buffer("scores", fitted.calibration.scores.clone())
         self.register_buffer("least_alphas", allowed_from(fitted.calibration))
         self.scores: Tensor
@@ -115,9 +115,9 @@ class DecisionGraph(nn.Module):
         """The perturbed features of each view, one pass for each."""
         if gradients is None:
             gradients = self.passes(images)[2:] if self.passes is not None else ()
-        found = dict(zip(self.objectives, gradients, strict=True))
+        found = dict(zip(self.goals, gradients, strict=True))
         return {
-            view: self.network(step(images, found.get(view.temperature)))[0]
+            view: self.network(step(images, found.get(view.goal)))[0]
             for view, step in zip(self.method.views, self.steps, strict=True)
         }
 

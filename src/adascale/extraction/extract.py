@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from adascale.core.types import Layers, Need, Outputs, Tap, View
+from adascale.core.types import Goal, Layers, Need, Outputs, Tap, View
 from adascale.extraction.batches import batches
 from adascale.extraction.perturb import perturb
 from adascale.network.classifier import Classifier
@@ -62,7 +62,7 @@ def extract_needs(classifier: Classifier, images: Tensor, needs: Sequence[Need])
     """The perturbed features of images whose clean outputs are known, and their inner layers: one pass for each view,
     one for the gradient and the inner layers.
     """
-    gradients: dict[float | None, Tensor] = {}
+    gradients: dict[Goal, Tensor] = {}
     tapped: Tapped = {}
     views, taps = parted(needs)
     with classifier.ready():
@@ -85,22 +85,22 @@ def parted(needs: Sequence[Need]) -> tuple[list[View], list[Tap]]:
 
 def _clean(
     classifier: Classifier, images: Tensor, views: Sequence[View], taps: Sequence[Tap]
-) -> tuple[Tensor, Tensor, dict[float | None, Tensor], Tapped]:
-    """Features, logits, the input gradient for each objective that occurs in the views, and the inner layers."""
-    objectives = list(dict.fromkeys(view.temperature for view in views if view.needs_gradient))
+) -> tuple[Tensor, Tensor, dict[Goal, Tensor], Tapped]:
+    """Features, logits, the input gradient for each goal that occurs in the views, and the inner layers."""
+    goals = list(dict.fromkeys(view.goal for view in views if view.needs_gradient))
     tapped: Tapped = {}
     if taps:
-        features, logits, gradients, tapped = classifier.tapped(images, taps, objectives)
+        features, logits, gradients, tapped = classifier.tapped(images, taps, goals)
     else:
-        features, logits, gradients = classifier.forward_with_gradients(images, objectives)
-    return features, logits, dict(zip(objectives, gradients, strict=True)), tapped
+        features, logits, gradients = classifier.forward_with_gradients(images, goals)
+    return features, logits, dict(zip(goals, gradients, strict=True)), tapped
 
 
 def _perturbed(
     classifier: Classifier,
     images: Tensor,
     views: Sequence[View],
-    gradients: Mapping[float | None, Tensor],
+    gradients: Mapping[Goal, Tensor],
     moved: MutableMapping[View, Tensor] | None = None,
 ) -> Iterator[Tensor]:
     clean = classifier.prepare(images, copy=False)
@@ -108,7 +108,7 @@ def _perturbed(
         if view.network is not None:
             yield classifier.changed(clean, view)
             continue
-        perturbed = perturb(clean, gradients.get(view.temperature), view)
+        perturbed = perturb(clean, gradients.get(view.goal), view)
         if moved is not None and view.needs_gradient:
             moved[view] = (perturbed != clean).cpu()
         yield classifier.features(perturbed, in_torch=bool(gradients))

@@ -6,7 +6,7 @@ import csv
 import importlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class Postprocessor:
 
     def setup(self, net: nn.Module, id_loader_dict: Mapping[str, Any], ood_loader_dict: Any) -> None:
         """Fit the method on the split that it declares: ``val``, ``train``, or both."""
-        self._classifier = Classifier(net, self.head)
+        self._classifier, self.method = Classifier(net, self.head), replace(self.method)  # not fitted, if it was
         learned = [self._outputs(id_loader_dict, split) for split in _splits(self.method, id_loader_dict)]
         if not self._classifier.located:  # nothing to learn from
             first = next(iter(next(iter(id_loader_dict.values()))))

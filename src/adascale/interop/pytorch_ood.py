@@ -39,7 +39,7 @@ def as_pytorch_ood(detector: OODDetector) -> Any:
             self.ours = ours
 
         def fit(self, data_loader: Any) -> Any:
-            self.ours.fit(_known(data_loader, self.ours.batch_size))
+            self.ours.fit(KnownImages(data_loader, self.ours.batch_size))
             return self
 
         def predict(self, x: Tensor) -> Tensor:
@@ -115,16 +115,21 @@ def _linear(head: Head) -> nn.Linear:
     return layer
 
 
-def _known(loader: Any, batch_size: int) -> Iterator[tuple[Tensor, Tensor] | Tensor]:
-    """The batches without the images whose label is below 0."""
-    left_out = 0
-    for images, labels in batches(loader, batch_size):
-        if labels is None:
-            yield images
-            continue
-        known = labels >= 0
-        left_out += int((~known).sum())
-        if known.any():
-            yield images[known], labels[known]
-    if left_out:
-        warnings.warn(f"{left_out} images have a label below 0 and are left out.", AdascaleWarning, stacklevel=2)
+class KnownImages:
+    """The batches of a loader without the images whose label is below 0, as often as the loader can be read."""
+
+    def __init__(self, loader: Any, batch_size: int) -> None:
+        self._loader, self._batch_size = loader, batch_size
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor] | Tensor]:
+        left_out = 0
+        for images, labels in batches(self._loader, self._batch_size):
+            if labels is None:
+                yield images
+                continue
+            known = labels >= 0
+            left_out += int((~known).sum())
+            if known.any():
+                yield images[known], labels[known]
+        if left_out:
+            warnings.warn(f"{left_out} images have a label below 0 and are left out.", AdascaleWarning, stacklevel=2)

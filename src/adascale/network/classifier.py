@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from adascale.core.engines import TORCH, check_engine
 from adascale.core.errors import AdascaleWarning, HeadNotFoundError, InputError
-from adascale.core.types import Head, Layers, Need, Tap, View
+from adascale.core.types import Goal, Head, Layers, Need, Tap, View
 from adascale.network import heads
 from adascale.network.behaviour import check_values, same_with_channels_last, unsteady
 from adascale.network.engines import Engines
@@ -281,27 +281,28 @@ class Classifier:
         return {**vars(self), "_parts": None, "_twin": None, "_inner": Inner(), "_inside": False}
 
     def forward_with_gradients(
-        self, images: Tensor, temperatures: Sequence[float | None] = (None,)
+        self, images: Tensor, goals: Sequence[Goal] = (None,)
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """``(features, logits, gradients)`` from torch: one pass, then one input gradient for each objective.
+        """``(features, logits, gradients)`` from torch: one pass, then one input gradient for each goal.
 
         None stands for ``d z[y_pred] / d x``, a temperature ``T`` for the gradient of the cross-entropy of ``z / T``
-        against ``y_pred``. No parameter gradient is computed.
+        against ``y_pred``, class centres for that of half the squared distance to the nearest; the last two up to a
+        positive factor for each image. No parameter gradient is computed.
         """
         with self._borrowed(), torch.inference_mode(False), torch.enable_grad():
             network, head = self._network, self._name
-            parts = [self._passes.with_gradients(network, head, part, temperatures) for part in self._pieces(images)]
+            parts = [self._passes.with_gradients(network, head, part, goals) for part in self._pieces(images)]
         features, logits, *gradients = (joined(column) for column in zip(*parts, strict=True))
         return features, logits, gradients
 
     def tapped(
-        self, images: Tensor, taps: Sequence[Tap], temperatures: Sequence[float | None] = ()
+        self, images: Tensor, taps: Sequence[Tap], goals: Sequence[Goal] = ()
     ) -> tuple[Tensor, Tensor, list[Tensor], dict[Tap, Layers]]:
         """``(features, logits, gradients, tapped)`` from one pass; gradients: as in `forward_with_gradients`."""
-        graph = bool(temperatures) or any(tap.needs_gradient for tap in taps)
+        graph = bool(goals) or any(tap.needs_gradient for tap in taps)
         with self._opened(), torch.inference_mode(not graph), torch.set_grad_enabled(graph):
             where = (self._passes, self._network, self._name, self._pieces(images))
-            return self._inner.passed(*where, taps, temperatures if graph else None)
+            return self._inner.passed(*where, taps, goals if graph else None)
 
     def changed(self, images: Tensor, view: View) -> Tensor:
         """The features of these images by the network with the change of this view."""

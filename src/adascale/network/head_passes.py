@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from adascale.core.errors import InputError
+from adascale.core.types import Goal
 from adascale.network import heads
 from adascale.network.running import objective
 from adascale.network.tapping import Reading
@@ -44,10 +45,10 @@ class HeadPasses:
         network: nn.Module,
         head: str,
         images: Tensor,
-        temperatures: Sequence[float | None],
+        goals: Sequence[Goal],
         reading: Reading | None = None,
     ) -> tuple[Tensor, ...]:
-        """``(features, logits, *gradients)``, an input gradient for each `objective`. reading: of the inner layers."""
+        """``(features, logits, *gradients)``, an input gradient for each goal. reading: of the inner layers."""
         leaf = images.detach().requires_grad_()
         features, logits = self.whole(network, head, leaf.clone())
         if not logits.requires_grad:
@@ -57,10 +58,10 @@ class HeadPasses:
             )
         known = reading.differentiate(features, logits, leaf) if reading is not None and reading.objectives else None
         gradients = [
-            torch.autograd.grad(objective(logits, t), leaf, retain_graph=i + 1 < len(temperatures))[0]
-            if known is None or t is not None
+            torch.autograd.grad(objective(features, logits, goal), leaf, retain_graph=i + 1 < len(goals))[0]
+            if known is None or goal is not None
             else known
-            for i, t in enumerate(temperatures)
+            for i, goal in enumerate(goals)
         ]
         return features.detach(), logits.detach(), *gradients
 

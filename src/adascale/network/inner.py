@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from adascale.core.engines import TORCH
 from adascale.core.errors import InputError
-from adascale.core.types import Need, Tap, View
+from adascale.core.types import Goal, Need, Tap, View
 from adascale.network.head_passes import HeadPasses
 from adascale.network.heads import kind
 from adascale.network.layers import Layers, Place
@@ -51,21 +51,21 @@ class Inner:
         head: str,
         parts: Iterable[Tensor],
         taps: Sequence[Tap],
-        temperatures: Sequence[float | None] | None,
+        goals: Sequence[Goal] | None,
     ) -> tuple[Tensor, Tensor, list[Tensor], dict[Tap, tuple[Tensor, ...]]]:
         """Features, logits, input gradients and what the taps read, of one pass for each part.
 
-        temperatures: the objectives of the input gradients; None where the pass keeps no graph.
+        goals: of the input gradients; None where the pass keeps no graph.
         """
         rows: list[tuple[Tensor, ...]] = []
         read = []
         for part in parts:
             reading = Reading({tap: self._of(tap) for tap in taps})
             with reading.of(network):
-                if temperatures is None:
+                if goals is None:
                     rows.append(passes.whole(network, head, part))
                 else:
-                    rows.append(passes.with_gradients(network, head, part, temperatures, reading))
+                    rows.append(passes.with_gradients(network, head, part, goals, reading))
             read.append(reading.read())
         features, logits, *gradients = (joined(column) for column in zip(*rows, strict=True))
         tapped = {tap: tuple(map(joined, zip(*(found[tap] for found in read), strict=True))) for tap in taps}

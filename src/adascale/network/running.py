@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from adascale.core.errors import InputError
 from adascale.core.precisions import PRECISIONS, check_runs
+from adascale.core.types import Centres, Goal
 
 # Larger batches are slower on a processor: their activations do not fit into its caches, and the memory allocator
 # returns large blocks to the system after every layer. A gradient also keeps all activations of a piece in memory.
@@ -243,10 +244,17 @@ def copied(model: nn.Module) -> nn.Module:
         ) from error
 
 
-def objective(logits: Tensor, temperature: float | None) -> Tensor:
-    """What a pass with gradients differentiates: ``z[y_pred]``, or ``-T`` times the log-softmax of ``z / T`` there."""
-    if temperature is None:
+def objective(features: Tensor, logits: Tensor, goal: Goal) -> Tensor:
+    """What a pass with gradients differentiates: ``z[y_pred]``; ``-T`` times the log-softmax of ``z / T`` there; for
+    class centres, what has the gradient of the distance up to a positive factor for each image.
+    """
+    if isinstance(goal, Centres):
+        slope = goal.slope(features)
+        # The factor keeps the gradient of every image within the range of half precision; its signs stay the same.
+        slope = slope / slope.abs().amax(1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
+        return (features * slope.to(features.dtype)).sum()
+    if goal is None:
         return logits.max(1).values.sum()
     # The factor T and at least float32 keep the gradient from vanishing in half precision; its signs stay the same.
     exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    return -temperature * (exact / temperature).log_softmax(1).max(1).values.sum()
+    return -goal * (exact / goal).log_softmax(1).max(1).values.sum()
