@@ -28,9 +28,9 @@ class Rule(NamedTuple):
     """Which pairs are good, and what is done with them.
 
     criterion: the AUROC on made-up outliers, as the mean over their kinds (sides: with near and far counting the same;
-    three: so, and without masked and zoomed images), the least, or the mean of mean and least. Pairs within ``tolerance`` percentage points of the best are good. pick:
-    the best; the mean of ``r`` over all good pairs (likely: over those that are often the best where the images are
-    drawn again); or the mean of their standardised scores.
+    three: so, and without masked and zoomed images), the least, or the mean of mean and least. Pairs within
+    ``tolerance`` percentage points of the best are good. pick: the best; the mean of ``r`` over all good pairs (likely:
+    over those that are often the best where the images are drawn again); or the mean of their standardised scores.
     """
 
     criterion: Criterion
