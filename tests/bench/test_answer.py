@@ -75,7 +75,7 @@ def test_the_page_opens_with_answers_that_the_scores_confirm() -> None:
              for name, scores in model.scores["combined"].items()}  # fmt: skip
     assert cards["False alarms"].answer == f"{100 * flags['id']:.1f} %"
     assert cards["What it catches"].answer == f"{50 * (flags['n1'] + flags['n2']):.1f} % / {100 * flags['f']:.1f} %"
-    assert cards["What it costs"].answer == "2 forward"
+    assert cards["What it costs"].answer == "2 forward passes"
     table = deployed_table(model)
     assert table is not None
     assert {line.label: line.cells["flagged"].measured for line in table.lines} == pytest.approx(

@@ -201,8 +201,9 @@ def _cost(method: str) -> Card:
     if known is None:
         return Card("What it costs", "not known", f"{method} is not in the registry")
     work = _COSTS.get(known["cost"], known["cost"])
-    text = f"of the network per image, and {work}; the classifier alone needs 1 forward"
-    return Card("What it costs", known["passes"], text)
+    text = f"through the network per image, and {work}; the classifier alone needs 1 forward pass"
+    passes = known["passes"]
+    return Card("What it costs", f"{passes} {'pass' if passes == '1 forward' else 'passes'}", text)
 
 
 def base(label: str) -> str:

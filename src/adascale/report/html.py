@@ -6,6 +6,7 @@ import base64
 import io
 import itertools
 import json
+import re
 import secrets
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 THUMBNAIL = 224  # pixels; shown smaller, and enlarged on a click
+_NUMBERS = re.compile(r"\[\n\s+((?:-?[\d.]+(?:e[+-]?\d+)?,?\s+)+)\]")  # a list of numbers in indented JSON
 
 
 def page(template: str, **values: Any) -> str:
@@ -56,9 +58,15 @@ def _environment() -> Environment:
     )
     made.filters |= {"thumbnail": thumbnail, "tiny": tiny}
     made.filters["percent"] = lambda share: f"{100 * share:.2f}"
-    made.filters["lines"] = lambda value: json.dumps(value, indent=2, default=str).split("\n")
+    made.filters["lines"] = _lines
     made.globals |= {"spans": _spans, "contents": _contents}
     return made
+
+
+def _lines(value: Any) -> list[str]:
+    """A value as indented JSON; a list of numbers stands on one line."""
+    text = json.dumps(value, indent=2, default=str)
+    return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text).split("\n")
 
 
 def _printable(value: Any) -> Any:
