@@ -14,7 +14,7 @@ import adascale
 from adascale.testing import example_outputs
 from tests.project.blocks import prepare
 
-MODULES = [f"adascale.{home}" for home in adascale._HOMES if home not in ("detectors", "network.classifier")]
+MODULES = [f"adascale.{home}" for home in adascale._HOMES if home != "detectors"]
 MODULES += [
     "adascale.detectors.base",
     "adascale.maths.metrics",

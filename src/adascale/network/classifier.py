@@ -56,6 +56,11 @@ class Classifier:
     Passes run on a private twin that shares the network's weights (see `Twin`), so the network itself can be used in
     other threads meanwhile, and a process may fork meanwhile. A network that cannot be copied (one with hooks, a
     replaced forward or compiled parts) is run itself: while a pass lasts, other threads must not use it, nor fork.
+
+    For example:
+
+        >>> Classifier(model).locate(images).head.weight.shape[0]  # classes
+        8
     """
 
     def __init__(
