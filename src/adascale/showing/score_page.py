@@ -87,7 +87,8 @@ def score_page(scored: Scored, images: ImageSet, detector: OODDetector, source: 
         raise InputError("There is nothing to show: no image could be scored.")
     scores = torch.tensor(scored.scores, dtype=torch.float64)
     return html.page(
-        "scores.html", source=source, method=str(detector.method), guarantee=detector.guarantee, scored=scored,
+        "scores.html", source=source, method=f"{detector.method.name}: {detector.setting}", scored=scored,
+        guarantee=detector.guarantee,
         verdict=verdict(scored, detector), share=scored.flagged / scored.images, cards=cards(scored, calibration),
         scores=score_chart(calibration, others=scores), p_values=p_value_chart(scored), classes=class_table(scored),
         shown=[(one.row, _opened(images, one.place)) for one in scored.top],
