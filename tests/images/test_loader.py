@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from adascale import Preprocess
 from adascale.images.loader import load_batches
+from adascale.images.pixels import shallow_hint
 from adascale.images.sources import ImageSet, find_images
 from tests.images.pictures import GREY, RGB, odd_folder, picture
 
@@ -29,6 +33,29 @@ def test_one_answer_for_every_file(tmp_path: Path, preprocess: Preprocess) -> No
             assert reason in failures[name]
     assert all(batch.images.shape[1:] == (len(preprocess.mean), 16, 16) for batch in batches if batch.indices)
     assert all(batch.images.isfinite().all() for batch in batches)
+
+
+def test_a_bright_image_that_another_thread_sees_meanwhile_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a dark 16-bit image is looked at, a bright one is: all of them are not dark, whoever ends last."""
+    dark, bright = np.full((18, 20), 100, np.uint16), np.full((18, 20), 60_000, np.uint16)
+    looked = threading.Event()
+
+    def slow_if_dark(image: Image.Image, name: str) -> str:
+        found = shallow_hint(image, name)
+        if found:
+            assert looked.wait(20)
+        else:
+            looked.set()
+        return found
+
+    monkeypatch.setattr("adascale.images.loader.shallow_hint", slow_if_dark)
+    for name, values in (("0.png", dark), ("1.png", bright)):
+        Image.fromarray(values).save(tmp_path / name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(load_batches(find_images(tmp_path), GREY, workers=2))
 
 
 def test_loading_can_start_anywhere(tmp_path: Path) -> None:

@@ -98,7 +98,9 @@ class _Depths:
     def see(self, image: Image.Image, name: str) -> None:
         if self._all_dark and is_deep(image):
             found = shallow_hint(image, name)
-            self._hint, self._all_dark = self._hint or found, bool(found)
+            self._hint = self._hint or found
+            if not found:  # never set back: another thread may have seen a bright image meanwhile
+                self._all_dark = False
 
     def tell(self) -> None:
         """Warn, once, if every 16-bit image was so dark."""
