@@ -66,7 +66,7 @@ def test_every_method_that_learns(workers: int, monkeypatch: pytest.MonkeyPatch)
             outputs, head = samples(wants)
             shards = [Slice(end - size, end, tuple(wants)) for size, end in zip(SIZES, ends, strict=True)]
             found = fit_shards(make(), shards, head, rows=SIZES, run=partial(mapped, executor))
-            same(found, make().fit(outputs, head), example_outputs(16, wants, seed=8)[0])
+            same(found, make().fit(outputs, head), example_outputs(16, found.wants, seed=8)[0])
 
 
 @pytest.mark.slow
