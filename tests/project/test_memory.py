@@ -14,10 +14,13 @@ from benchmarks.detectors import made_up, peak_beyond
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["knn", "nnguide", "mds", "vim"])
 def test_fitting_does_not_copy_the_features(name: str) -> None:
-    """30,000 x 2,048: a copy would be 490 MB. benchmarks/RESULTS.md has 200,000, where the limit is 1 GB."""
+    """30,000 x 2,048: a copy would be 490 MB. benchmarks/RESULTS.md has 200,000, where the limit is 1 GB.
+
+    The lower of two peaks: what earlier tests of the process left in pieces can raise one of them, a copy raises both.
+    """
     outputs, head = made_up(30_000, 2048, 100, ())
-    beyond = peak_beyond(lambda: detectors.get(name)().fit(outputs, head))
-    assert not beyond > 400
+    beyond = [peak_beyond(lambda: detectors.get(name)().fit(outputs, head)) for _ in range(2)]
+    assert not min(beyond) > 400
 
 
 @pytest.mark.slow
