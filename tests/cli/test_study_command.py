@@ -122,8 +122,10 @@ def test_a_report_of_several_runs_says_so(
     assert inside(monkeypatch, "study", "k1", "lambda", "--id", place / "id", *own) == 0
     assert words not in page.read_text()
     assert inside(monkeypatch, "study", "k1", "--id", place / "id", *own, "--limit", "5", "--limit-fit", "5") == 0
+    assert f"{words} images; do not compare across them." in page.read_text()
     assert (
-        f"{words} images; do not compare across them. lambda: id, 30 images, Net; k1: id, 15 images" in page.read_text()
+        "<li>30 images of the suite id, on Net: lambda</li><li>15 images of the suite id, on Net: k1</li>"
+        in page.read_text()
     )
     assert inside(monkeypatch, "study", "k1", "--id", f"other={place / 'id'}", *own) == 0
     assert f"{words} suite; " in page.read_text()

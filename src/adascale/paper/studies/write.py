@@ -92,7 +92,9 @@ def studies_page(results: Sequence[Result]) -> str:
 
 
 def _mixed(results: Sequence[Result]) -> list[str]:
-    """A warning for the reader if the results are of different suites, images or networks."""
+    """A warning for the reader if the results are of different suites, images or networks: a sentence, then what each
+    section is of.
+    """
     kinds: dict[str, list[Any]] = {"suite": [one.suite for one in results], "images": [], "networks": []}
     runs: dict[str, list[str]] = {}
     for one in results:
@@ -100,9 +102,10 @@ def _mixed(results: Sequence[Result]) -> list[str]:
         kinds["images"].append(sets)
         kinds["networks"].append({name: about["fingerprint"] for name, about in networks.items()})
         images = sum(about["images"] for about in sets.values())
-        runs.setdefault(f"{one.suite}, {images} images, {', '.join(networks)}", []).append(one.study)
+        run = f"{images:,} images of the suite {one.suite}, on {', '.join(networks)}"
+        runs.setdefault(run, []).append(one.study)
     found = [name for name, values in kinds.items() if any(value != values[0] for value in values)]
     if not found:
         return []
-    texts = "; ".join(f"{', '.join(names)}: {run}" for run, names in runs.items())
-    return [f"Not all sections are of the same {', '.join(found)}; do not compare across them. {texts}."]
+    warning = f"Not all sections are of the same {', '.join(found)}; do not compare across them."
+    return [warning, *(f"{run}: {', '.join(names)}" for run, names in runs.items())]
