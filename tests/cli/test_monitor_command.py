@@ -81,6 +81,19 @@ def test_id_images_exit_0_and_ood_images_exit_4(detector: Path, monkeypatch: Pat
     assert "Alarm: Images score higher" in page
 
 
+def test_a_page_that_cannot_be_drawn_is_refused_before_the_rows_are_read(
+    detector: Path, monkeypatch: Patch, capsys: Captured
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    given = ["-d", detector, "--state", detector.parent / "state", "--report", detector.parent / "page.html"]
+    write_rows(detector.parent / "s.csv", made_rows(ood=0.3), COLUMNS)
+    assert inside(monkeypatch, "monitor", detector.parent / "s.csv", *given) == 2
+    told = capsys.readouterr().err
+    assert "adascale[report]" in told
+    assert "alarm" not in told
+    assert not (detector.parent / "state").exists()
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".jsonl", ".parquet"])
 def test_every_format_says_the_same(suffix: str, detector: Path, monkeypatch: Patch, capsys: Captured) -> None:
     if suffix == ".parquet":

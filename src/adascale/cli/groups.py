@@ -145,7 +145,9 @@ class WorkerOptions(PassOptions):
         None, "Let workers do it: processes of this machine (local) or a Ray cluster (ray).", check=checks.executor
     )
     workers: int | None = option(
-        None, "Decoding threads [default: one per core, at most 8]; with --on, the number of workers.", min=1
+        None,
+        "Decoding threads [default: one per core, at most 8; 16 for URLs]; with --on, the workers.",
+        min=1,
     )
     address: str | None = option(None, "The Ray cluster [default: RAY_ADDRESS, else that of this machine].")
     cpus_per_worker: int = option(1, "CPUs of a worker: its threads, and what it asks Ray for.", min=1)

@@ -15,6 +15,7 @@ from rich.console import Console
 from adascale.cli.commands import MonitorCommand
 from adascale.cli.console import ALARM, STOPS, plain_table, say, stopped_by, undisturbed
 from adascale.core.errors import InputError
+from adascale.core.extras import optional
 from adascale.decision.detector_file import DetectorFile
 from adascale.monitoring import Monitor, write_report
 from adascale.monitoring.monitor import fingerprint
@@ -35,6 +36,8 @@ class Image(NamedTuple):
 
 def monitor(given: MonitorCommand) -> None:
     """Read the rows, print what they say together, and exit with 4 if an alarm is raised."""
+    if given.report is not None:
+        optional("matplotlib", "report")  # before the work, not after it
     watched = _Watched(given)
     code = 0
     try:
