@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,21 @@ def test_a_sweep_equals_refitting_and_rescoring(cls: type[detectors.Detector], s
             torch.testing.assert_close(part, expected, rtol=1e-12, atol=1e-12)
     assert swept[0] is not None
     assert swept[0][0][3] == torch.inf
+
+
+def test_weipers_sweep_equals_refitting_and_rescoring() -> None:
+    grid = detectors.WeiPer.search_space
+    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    reference, known = outputs(30), outputs(20, 1)
+    known.features[3, 4] = torch.nan
+    method = detectors.WeiPer(repeats=5)
+    swept = dict(method.sweep([*points, {"lam_1": -1}], reference, HEAD, [known]))
+    assert swept.pop(len(points)) is None
+    for i, point in enumerate(points):
+        found = swept[i]
+        assert found is not None
+        assert torch.equal(found[0], replace(method, **point).fit(reference, HEAD).score(known))
+        assert found[0][3] == torch.inf
 
 
 def test_points_that_make_no_sense_are_passed_over() -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from adascale.core.errors import InputError
+from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs
 from adascale.detectors.base import Detector, Space
 from adascale.detectors.parameters import number
-from adascale.detectors.rows import in_chunks
+from adascale.detectors.rows import finite_rows, in_chunks, rowwise
 from adascale.detectors.statistics import Course, State, Statistic, Sums, Together
 from adascale.maths.activations import largest_probability, row_norms, unit_rows
 from adascale.maths.histograms import shares, smoothed, symmetric_divergence
@@ -73,13 +75,19 @@ class WeiPer(Detector):
         return torch.from_numpy(np.linspace(low, high + 1e-8, self.bins + 1))
 
     def _score(self, outputs: Outputs) -> Tensor:
-        return self._plain(outputs) + torch.cat(
-            list(map(self._of_perturbed, _Pieces(self.weight_, self.bias_)(outputs)))
-        )
+        return self._weighted(self._terms(outputs))
+
+    def _terms(self, outputs: Outputs) -> Tensor:
+        """``D_a``, ``D_Wt`` and the mean of the largest probabilities (N, 3)."""
+        pieces = _Pieces(self.weight_, self.bias_)(outputs)
+        return torch.column_stack((self._plain(outputs), torch.cat(list(map(self._of_perturbed, pieces)))))
+
+    def _weighted(self, terms: Tensor) -> Tensor:
+        return terms[:, 0] + (self.lam_1 * terms[:, 1] - self.lam_2 * terms[:, 2])
 
     def formula(self, outputs: Outputs) -> Tensor:
         logits = torch.addmm(self.bias_, outputs.features.double(), self.weight_.double().T)
-        return self._plain(outputs) + self._of_perturbed(logits)
+        return self._weighted(torch.column_stack((self._plain(outputs), self._of_perturbed(logits))))
 
     def _plain(self, outputs: Outputs) -> Tensor:
         """``D_a``."""
@@ -87,12 +95,48 @@ class WeiPer(Detector):
         return symmetric_divergence(self.typical_, smoothed(found, self.smooth), _ADDED)
 
     def _of_perturbed(self, logits: Tensor) -> Tensor:
-        """What the perturbed logits add to it."""
+        """``D_Wt`` and the mean of the largest probabilities (N, 2)."""
         found = smoothed(shares(logits, self.perturbed_edges_), self.smooth_perturbed)
         divergence = symmetric_divergence(self.perturbed_typical_, found, _ADDED_PERTURBED)
         classes = logits.shape[1] // self.repeats
         sure = largest_probability(logits.reshape(-1, classes)).reshape(-1, self.repeats).mean(1)
-        return self.lam_1 * divergence - self.lam_2 * sure
+        return torch.column_stack((divergence, sure))
+
+    def sweep(
+        self,
+        points: Sequence[Mapping[str, Any]],
+        reference: Outputs | Shards | None,
+        head: Head,
+        sets: Sequence[Outputs],
+        train: Outputs | Shards | None = None,
+    ) -> Iterator[tuple[int, list[Tensor] | None]]:
+        """As in `Detector`; points that differ in ``lam_1`` and ``lam_2`` alone share the product with ``Wt``."""
+        groups: dict[str, dict[int, WeiPer]] = {}
+        for i, point in enumerate(points):
+            try:
+                method = replace(self, **point)
+            except InputError:
+                yield i, None
+                continue
+            groups.setdefault(repr(replace(method, lam_1=0.0, lam_2=0.0)), {})[i] = method
+        for group in groups.values():
+            fitted = next(iter(group.values()))
+            try:
+                fitted.fit(reference, head, *(() if train is None else (train,)))
+            except InputError:
+                yield from ((i, None) for i in group)
+                continue
+            found = [fitted._guarded_terms(outputs) for outputs in sets]
+            for i, method in group.items():
+                yield i, [torch.nan_to_num(method._weighted(terms), math.inf, math.inf) for terms in found]
+
+    def _guarded_terms(self, outputs: Outputs) -> Tensor:
+        """`_terms`, with infinity where activations are not finite."""
+        finite = rowwise(outputs, lambda chunk: finite_rows(chunk, self.wants), torch.bool)
+        terms = torch.tensor([math.inf, 0.0, 0.0], dtype=torch.float64).repeat(len(outputs), 1)
+        if finite.any():
+            terms[finite] = torch.cat([self._terms(chunk) for chunk in in_chunks(outputs[finite])])
+        return terms
 
 
 @dataclass(frozen=True)
