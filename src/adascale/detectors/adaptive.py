@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -33,9 +33,6 @@ from adascale.maths.activations import (
     top_count,
 )
 from adascale.maths.scales import energies_between
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 @dataclass
@@ -258,12 +255,6 @@ class Adaptive(Shaping):
         for views in dict.fromkeys(method.views for method in made.values()):
             group = {i: method for i, method in made.items() if method.views == views}
             yield from sweep_group(group, next(iter(group.values()))._usable(reference, head), head, sets)
-
-    def _at(self, point: Mapping[str, Any]) -> Self | None:
-        try:
-            return replace(self, **point)
-        except InputError:
-            return None
 
     def percentile_at(self, share: Values) -> Values:
         """``p = p_min + (1 - F) (p_max - p_min)``; with several pairs the mean over them."""

@@ -227,6 +227,13 @@ class Detector(ABC):
             except InputError:
                 yield i, None
 
+    def _at(self, point: Mapping[str, Any]) -> Self | None:
+        """The method with the parameters of a point, or None if they make no sense."""
+        try:
+            return replace(self, **point)
+        except InputError:
+            return None
+
     def judged(self, names: Collection[str]) -> Detector:
         """The method whose scores judge a grid over these parameters: itself, or the part that they belong to."""
         return self

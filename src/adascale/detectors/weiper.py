@@ -111,13 +111,10 @@ class WeiPer(Detector):
         train: Outputs | Shards | None = None,
     ) -> Iterator[tuple[int, list[Tensor] | None]]:
         """As in `Detector`; points that differ in ``lam_1`` and ``lam_2`` alone share the product with ``Wt``."""
+        made = {i: method for i, point in enumerate(points) if (method := self._at(point)) is not None}
+        yield from ((i, None) for i in range(len(points)) if i not in made)
         groups: dict[str, dict[int, WeiPer]] = {}
-        for i, point in enumerate(points):
-            try:
-                method = replace(self, **point)
-            except InputError:
-                yield i, None
-                continue
+        for i, method in made.items():
             groups.setdefault(repr(replace(method, lam_1=0.0, lam_2=0.0)), {})[i] = method
         for group in groups.values():
             fitted = next(iter(group.values()))
@@ -128,7 +125,8 @@ class WeiPer(Detector):
                 continue
             found = [fitted._guarded_terms(outputs) for outputs in sets]
             for i, method in group.items():
-                yield i, [torch.nan_to_num(method._weighted(terms), math.inf, math.inf) for terms in found]
+                scores = [method._weighted(terms) for terms in found]
+                yield i, [torch.where(values.isfinite(), values, math.inf) for values in scores]
 
     def _guarded_terms(self, outputs: Outputs) -> Tensor:
         """`_terms`, with infinity where activations are not finite."""

@@ -90,8 +90,9 @@ class Fitted:
 
 
 class FromFile:
-    """An exported file, run by its engine. Its calibration scores are part of the graph and are not
-    read, so it has no histogram and no monitor."""
+    """An exported file, run by its engine. Its calibration scores are part of the graph and are not read, so it has no
+    histogram and no monitor.
+    """
 
     calibration: Tensor | None = None
     calibration_classes: Tensor | None = None
