@@ -139,7 +139,8 @@ def _described(cls: type[Detector]) -> dict[str, Any]:
 
 def _in_full(cls: type[Detector]) -> str:
     """The same for people, with the formula."""
-    from adascale.detectors.base import COSTS, SIGNED_FEATURES, Detector
+    from adascale.detectors.base import Detector
+    from adascale.detectors.traits import COSTS, SIGNED_FEATURES
 
     texts = [doc for part in (cls, *cls.__bases__) if part is not Detector and (doc := getdoc(part))]
     searched = {name: f" (searched: {', '.join(map(str, values))})" for name, values in cls.search_space.items()}

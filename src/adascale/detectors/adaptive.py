@@ -14,13 +14,13 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs, Pixels, View, view_of
-from adascale.detectors.base import Space
 from adascale.detectors.parameters import number, percent
 from adascale.detectors.rows import finite_rows, in_chunks
 from adascale.detectors.shaping import Shaping
 from adascale.detectors.shift import Statistic, Values, activation_shift, combined_statistic, perturbed_mass
 from adascale.detectors.statistics import Course, Each
 from adascale.detectors.sweeping import sweep_group
+from adascale.detectors.traits import Space
 from adascale.maths import traced
 from adascale.maths.activations import (
     Floats,

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Outputs
-from adascale.detectors.base import Space, warn_if_signed
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Rectified
+from adascale.detectors.traits import Space, warn_if_signed
 from adascale.maths import traced
 from adascale.maths.activations import keep_count, strongest
 from adascale.maths.sparse import pays, sparse_product

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
+from adascale.core.errors import InputError, NotFittedError
 from adascale.core.shards import Shards
 from adascale.core.types import Head, Need, Outputs, Tap, View
 from adascale.detectors import parameters
@@ -20,26 +19,11 @@ from adascale.detectors.learning import Fitting, learn
 from adascale.detectors.needs import NOT_FINITE, Needs, check_shapes
 from adascale.detectors.rows import finite_rows, looked_at, rowwise
 from adascale.detectors.statistics import Course, Rows
+from adascale.detectors.traits import Cost, FitsOn, Signed, Space
 from adascale.maths.pieces import all_finite
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-FitsOn = Literal["nothing", "val", "val+labels", "train", "train+labels", "val+train"]
-Cost = Literal["light", "product", "bank", "heavy"]
-Signed = Literal["any", "relu", "as is"]
-Space = Mapping[str, tuple[Any, ...]]
-SIGNED_FEATURES: Mapping[Signed, str] = {
-    "any": "indifferent to the sign of the features",
-    "relu": "negative features count as 0",
-    "as is": "made for non-negative features; signed ones are used as they are",
-}
-COSTS: Mapping[Cost, str] = {
-    "light": "arithmetic on each sample",
-    "product": "a matrix product or sort for each sample",
-    "bank": "a product with stored training samples",
-    "heavy": "a weight matrix for each predicted class",
-}
 
 
 @dataclass
@@ -345,13 +329,3 @@ def passes_of(detector: Detector) -> str:
     gradients = sum(view.needs_gradient for view in detector.views)
     gradients += len({tap.objective for tap in detector.taps if tap.objective is not None})
     return f"{1 + len(detector.views)} forward" + (f", {gradients} backward" if gradients else "")
-
-
-def warn_if_signed(name: str, features: Tensor) -> None:
-    if len(features) and features.amin() < 0:
-        warnings.warn(
-            f"{name} was made for features after a ReLU; those of this network are signed, which makes its ratio "
-            "mostly noise. Use relu=True, or AdaSCALE or LTS, which handle signed features.",
-            AdascaleWarning,
-            stacklevel=4,
-        )

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Space
 from adascale.detectors.classes import feature_quantiles
 from adascale.detectors.parameters import number, percent
 from adascale.detectors.shaping import Shaping
 from adascale.detectors.statistics import Course
+from adascale.detectors.traits import Space
 
 
 @dataclass

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import ClassSums, MeanFeatures
 from adascale.detectors.shaping import LogitScore
 from adascale.detectors.statistics import Course, Each, Together
+from adascale.detectors.traits import Space
 from adascale.maths.activations import energy, generalised_entropy, largest_probability
 
 _LEAST = 1e-12

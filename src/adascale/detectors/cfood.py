@@ -11,10 +11,11 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import squared_distances
 from adascale.detectors.parameters import number
 from adascale.detectors.statistics import Count, Course, Drawn
+from adascale.detectors.traits import Space
 from adascale.maths.activations import share_count, unit_rows
 
 _SAME = 1e-12  # squared distances of unit vectors that differ by less are equal: rounding depends on the batch

@@ -15,7 +15,8 @@ from torch import Tensor
 from adascale.core.errors import AdascaleWarning, InputError, NotFittedError
 from adascale.core.types import Head, Layers, Need, Outputs, Tap, View
 from adascale.detectors import registry
-from adascale.detectors.base import COSTS, SIGNED_FEATURES, Detector, passes_of
+from adascale.detectors.base import Detector, passes_of
+from adascale.detectors.traits import COSTS, SIGNED_FEATURES
 from adascale.maths.layers import reduced
 
 __all__ = ["CHECKS", "check_detector", "example_outputs"]

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import ClassSums
 from adascale.detectors.parameters import number
 from adascale.detectors.rows import in_chunks
 from adascale.detectors.statistics import Course, State, Sums
+from adascale.detectors.traits import Space
 
 MOST_VALUES = 2**27  # of all covariances: 1 GB
 

@@ -13,10 +13,11 @@ from adascale.core.errors import InputError
 from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs, Pixels, Tap, View
 from adascale.detectors import registry
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.configure import configured
 from adascale.detectors.parameters import number, percent
 from adascale.detectors.rows import finite_rows, in_chunks
+from adascale.detectors.traits import Space
 from adascale.detectors.voices import Voice, taught
 from adascale.maths.evidence import Evidence, decorrelated
 

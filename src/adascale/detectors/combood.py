@@ -11,10 +11,11 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs, Tap
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.inner import LayersOf, names_or
 from adascale.detectors.knn import KNN
 from adascale.detectors.parameters import number
+from adascale.detectors.traits import Space
 from adascale.maths.power import fit_yeo_johnson, yeo_johnson
 
 _NEAREST = 1e-12  # squared distance; a training sample itself has 0

@@ -8,11 +8,11 @@ from typing import ClassVar
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Space
 from adascale.detectors.classes import MeanFeatures
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
 from adascale.detectors.statistics import Course
+from adascale.detectors.traits import Space
 from adascale.maths.quantiles import matrix_quantile
 
 

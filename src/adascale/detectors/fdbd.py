@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import MeanFeatures
 from adascale.detectors.statistics import Course
+from adascale.detectors.traits import Space
 from adascale.maths.pieces import centred_lengths, predicted, products_with
 
 

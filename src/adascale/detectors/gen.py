@@ -8,8 +8,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from adascale.core.types import Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.parameters import number
+from adascale.detectors.traits import Space
 from adascale.maths.activations import generalised_entropy
 
 

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import Covariance, MeanFeatures, squared_distances
 from adascale.detectors.parameters import number
 from adascale.detectors.rows import in_chunks
 from adascale.detectors.statistics import Count, Course, Drawn, Gathered, State, Together
+from adascale.detectors.traits import Space
 from adascale.maths.mixture import fit_tied
 
 MOST_POINTS = 2**18  # that EM holds in memory

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Layers, Outputs, Tap
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.inner import LayersOf, names_or, tapped_chunks
 from adascale.detectors.parameters import number
+from adascale.detectors.traits import Space
 from adascale.maths.pieces import predicted
 
 _ADDED = 1e-6  # to a bound, before it divides

@@ -12,10 +12,11 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
 from adascale.detectors import neighbours
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import bank_blocks
 from adascale.detectors.parameters import number
 from adascale.detectors.statistics import Course, Rows
+from adascale.detectors.traits import Space
 from adascale.maths.activations import row_norms, unit_rows
 from adascale.maths.shortlist import fits_float32, kth_largest_open, pairwise, product_error
 

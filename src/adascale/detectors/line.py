@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Space
 from adascale.detectors.classes import ClassSums, refuse_missing
 from adascale.detectors.parameters import number, percent
 from adascale.detectors.shaping import Shaping
 from adascale.detectors.statistics import Course
+from adascale.detectors.traits import Space
 from adascale.maths.quantiles import matrix_quantile
 
 _MOST_TRACED = 2**20  # classes times features: 8 MB for each image

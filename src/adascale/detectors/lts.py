@@ -8,9 +8,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from adascale.core.types import Outputs
-from adascale.detectors.base import Space
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
+from adascale.detectors.traits import Space
 from adascale.maths import traced
 from adascale.maths.activations import fixed_ratio
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs, Tap
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.inner import LayersOf, names_or
 from adascale.detectors.parameters import number
+from adascale.detectors.traits import Space
 
 _BASE = 1e3  # of the logarithm that spaces the bins
 _BEYOND = 1.2

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import MeanFeatures
 from adascale.detectors.statistics import Course
+from adascale.detectors.traits import Space
 from adascale.maths.activations import row_norms
 from adascale.maths.pieces import Buffer, centred_pieces, predicted, row_products
 

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import Covariance, FeatureDeviations, MeanFeatures
 from adascale.detectors.parameters import number
 from adascale.detectors.statistics import Course
+from adascale.detectors.traits import Space
 from adascale.maths.activations import row_norms
 
 _VARIANCE = 0.9

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import bank_blocks
 from adascale.detectors.parameters import number
 from adascale.detectors.statistics import Count, Course, Drawn
+from adascale.detectors.traits import Space
 from adascale.maths.activations import energy, row_norms, share_count, unit_rows
 
 

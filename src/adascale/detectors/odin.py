@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Outputs, View
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.parameters import number
+from adascale.detectors.traits import Space
 
 
 @dataclass

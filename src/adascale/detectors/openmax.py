@@ -11,11 +11,12 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import ClassSums
 from adascale.detectors.parameters import number
 from adascale.detectors.rows import rowwise
 from adascale.detectors.statistics import Course, State, Statistic
+from adascale.detectors.traits import Space
 from adascale.maths.activations import descending, energy, row_norms
 from adascale.maths.pieces import predicted
 from adascale.maths.tracing import plain

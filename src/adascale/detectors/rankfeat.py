@@ -10,8 +10,9 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Outputs, View
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.parameters import number
+from adascale.detectors.traits import Space
 from adascale.maths.activations import energy
 
 

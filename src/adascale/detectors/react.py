@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Space
 from adascale.detectors.classes import feature_quantiles
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Shaping
 from adascale.detectors.statistics import Course
+from adascale.detectors.traits import Space
 
 
 @dataclass

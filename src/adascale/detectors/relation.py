@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import bank_blocks
 from adascale.detectors.parameters import number
 from adascale.detectors.statistics import Course, Rows
+from adascale.detectors.traits import Space
 from adascale.maths.activations import unit_rows
 from adascale.maths.shortlist import pair_products, product_error
 

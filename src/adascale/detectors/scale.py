@@ -8,9 +8,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from adascale.core.types import Outputs
-from adascale.detectors.base import Space, warn_if_signed
 from adascale.detectors.parameters import percent
 from adascale.detectors.shaping import Rectified
+from adascale.detectors.traits import Space, warn_if_signed
 from adascale.maths import traced
 from adascale.maths.activations import fixed_ratio, scaled_activation_logits
 

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Cost, Detector
+from adascale.detectors.base import Detector
 from adascale.detectors.learning import BLOCK_ROWS
+from adascale.detectors.traits import Cost
 from adascale.maths.activations import energy, generalised_entropy, largest_probability
 
 if TYPE_CHECKING:

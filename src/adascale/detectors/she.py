@@ -8,9 +8,10 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import ClassSums, refuse_missing
 from adascale.detectors.statistics import Course
+from adascale.detectors.traits import Space
 from adascale.maths.activations import row_norms, unit_rows
 from adascale.maths.pieces import predicted, products_with
 

@@ -12,9 +12,10 @@ from torch.nn.functional import softplus
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.parameters import number
 from adascale.detectors.statistics import Course, Each
+from adascale.detectors.traits import Space
 from adascale.detectors.vim import Residual
 from adascale.maths.activations import entropy, log_others
 

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from adascale.core.errors import InputError
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.classes import Covariance, has_variance
 from adascale.detectors.parameters import number
 from adascale.detectors.rows import in_chunks
 from adascale.detectors.statistics import Count, Course, Rows, State, Statistic, Sums
+from adascale.detectors.traits import Space
 from adascale.maths.activations import energy, row_norms
 
 if TYPE_CHECKING:

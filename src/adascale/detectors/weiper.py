@@ -14,10 +14,11 @@ from torch import Tensor
 from adascale.core.errors import InputError
 from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs
-from adascale.detectors.base import Detector, Space
+from adascale.detectors.base import Detector
 from adascale.detectors.parameters import number
 from adascale.detectors.rows import finite_rows, in_chunks, rowwise
 from adascale.detectors.statistics import Course, State, Statistic, Sums, Together
+from adascale.detectors.traits import Space
 from adascale.maths.activations import largest_probability, row_norms, unit_rows
 from adascale.maths.histograms import shares, smoothed, symmetric_divergence
 

@@ -18,7 +18,8 @@ from adascale.core.extras import optional
 from adascale.core.shards import Shards
 from adascale.core.types import Head, Outputs
 from adascale.decision.ood_detector import OODDetector
-from adascale.detectors.base import Detector, FitsOn
+from adascale.detectors.base import Detector
+from adascale.detectors.traits import FitsOn
 from adascale.extraction.batches import batches
 
 __all__ = ["as_pytorch_ood", "plugin"]
