@@ -60,8 +60,8 @@ class Head:
 
     @cached_property
     def blocks(self) -> tuple[Tensor, ...]:
-        """``W^T`` in float64, 32 classes at a time: what stays in a processor's cache in a sparse product."""
-        return tuple(block.contiguous() for block in torch.split(self.matrix.T, 32, dim=1))
+        """``W^T`` in float64, 16 classes at a time: what stays in a processor's cache in a sparse product."""
+        return tuple(block.contiguous() for block in torch.split(self.matrix.T, 16, dim=1))
 
     @cached_property
     def origin(self) -> Tensor:

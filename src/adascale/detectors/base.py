@@ -143,7 +143,7 @@ class Detector(ABC):
         method reads, and for rows so large that the method's arithmetic overflows.
         """
         self._ready(outputs)
-        return rowwise(outputs, self._guarded_score)
+        return rowwise(outputs, self._guarded_score, size="pieces" if self.in_pieces else "whole")
 
     def formula(self, outputs: Outputs) -> Tensor:
         """The score (N,) as torch operations alone, for any number of rows, without checks: what can be traced,
@@ -315,7 +315,7 @@ class Detector(ABC):
     def _scored(self, chunk: Outputs) -> Tensor:
         if self.cost == "light" and self.reads_features and not self.in_pieces:
             # This arithmetic is a matter of memory: its temporaries should not leave the processor's cache.
-            return rowwise(chunk, self._score, light=True)
+            return rowwise(chunk, self._score, size="light")
         return self._score(chunk)
 
     def _ready(self, outputs: Outputs) -> None:

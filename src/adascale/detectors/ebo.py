@@ -24,6 +24,7 @@ class EBO(Detector):
     name = "ebo"
     summary = "energy of the logits"
     reads_features = False
+    in_pieces = True
     shows_infinite = ("logits",)
     search_space: ClassVar[Space] = {"temperature": (1.0,)}
 

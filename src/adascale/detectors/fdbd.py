@@ -29,6 +29,7 @@ class FDBD(Detector):
     summary = "distance to the decision boundaries"
     fits_on = "train"
     in_pieces = True
+    shows_infinite = ("logits",)
     search_space: ClassVar[Space] = {"normaliser": ("distance", "norm")}
 
     normaliser: Literal["distance", "norm"] = "distance"
@@ -44,8 +45,8 @@ class FDBD(Detector):
 
     def _gaps(self, logits: Tensor) -> Tensor:
         """``sum_c |z_y - z_c| / ||w_y - w_c||``."""
-        largest, index = logits.amax(1, keepdim=True), predicted(logits)
-        return -products_with(logits, self.inverse_, index, centre=largest)
+        index = predicted(logits)
+        return -products_with(logits, self.inverse_, index, centre=logits.gather(1, index[:, None]))
 
     def _lengths(self, features: Tensor) -> Tensor:
         return centred_lengths(features, self.mean_ if self.normaliser == "distance" else torch.zeros_like(self.mean_))

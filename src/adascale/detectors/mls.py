@@ -21,6 +21,7 @@ class MLS(Detector):
     name = "mls"
     summary = "largest logit"
     reads_features = False
+    in_pieces = True
 
     def _score(self, outputs: Outputs) -> Tensor:
         return LOGIT_SCORES["mls"](outputs.logits)

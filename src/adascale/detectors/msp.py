@@ -21,6 +21,7 @@ class MSP(Detector):
     name = "msp"
     summary = "largest softmax probability"
     reads_features = False
+    in_pieces = True
     shows_infinite = ("logits",)
 
     def _score(self, outputs: Outputs) -> Tensor:

@@ -41,12 +41,10 @@ class NCI(Detector):
     def _score(self, outputs: Outputs) -> Tensor:
         aligned, length, total = (torch.empty(len(outputs), dtype=torch.float64) for _ in range(3))
         features, weight, index = outputs.features, self.head_.weight.detach(), predicted(outputs.logits)
-        if weight.dtype != torch.float32:
-            weight = self.head_.matrix
         chosen, sizes = Buffer(features, weight.dtype), Buffer(features, features.dtype)
         for rows, centred in centred_pieces(features, self.mean_):
-            row_products(torch.index_select(weight, 0, index[rows], out=chosen[rows]), centred, aligned[rows])
             torch.linalg.vector_norm(centred, dim=1, out=length[rows])
+            row_products(centred, torch.index_select(weight, 0, index[rows], out=chosen[rows]), aligned[rows])
             torch.sum(torch.abs(features[rows], out=sizes[rows]), 1, dtype=torch.float64, out=total[rows])
         return self._joined(aligned, length, total)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,42 +11,45 @@ from torch import Tensor
 from adascale.core.types import Need, Outputs, Tap
 from adascale.maths.pieces import finite_sums
 
-_CHUNK_VALUES = 2**21
-_LIGHT_VALUES = 2**18  # what stays in a processor's cache from one operation to the next
+Size = Literal["light", "whole", "pieces"]
+# light: what stays in a processor's cache from one operation to the next. pieces: for arithmetic that takes care of its
+# temporaries itself (`adascale.maths.pieces`), which gains from fewer starts.
+_CHUNK_VALUES: Mapping[Size, int] = {"light": 2**18, "whole": 2**21, "pieces": 2**23}
 
 
-def in_chunks(outputs: Outputs, light: bool = False) -> Iterator[Outputs]:
+def in_chunks(outputs: Outputs, size: Size = "whole") -> Iterator[Outputs]:
     """Pieces whose features, logits or product with a block of samples take at most 16 MB in float64.
 
-    light: at most 2 MB, for arithmetic that has nothing to gain from many samples at once.
+    size: light, at most 2 MB, for arithmetic that has nothing to gain from many samples at once; pieces, at most 64 MB.
     """
-    rows = _chunk_rows(outputs, light)
+    rows = _chunk_rows(outputs, size)
     for start in range(0, len(outputs), rows):
         yield outputs[start : start + rows]
 
 
-def _chunk_rows(outputs: Outputs, light: bool = False) -> int:
+def _chunk_rows(outputs: Outputs, size: Size) -> int:
     tapped = (layer.shape[1] for layers in outputs.taps.values() for layer in layers)
     widest = max(1, outputs.features.shape[1], outputs.logits.shape[1], *tapped)
-    return max(1, _LIGHT_VALUES // widest) if light else max(64, _CHUNK_VALUES // max(2048, widest))
+    most = _CHUNK_VALUES[size]
+    return max(1, most // widest) if size == "light" else max(64, most // max(2048, widest))
 
 
 def rowwise(
     outputs: Outputs,
     compute: Callable[[Outputs], Tensor],
     dtype: torch.dtype = torch.float64,
-    light: bool = False,
+    size: Size = "whole",
 ) -> Tensor:
     """One value for each sample (N,), computed chunk by chunk (see `in_chunks`).
 
     The values are written into one tensor: small results kept between large temporaries would keep their memory from
     being given back.
     """
-    if 0 < len(outputs) <= _chunk_rows(outputs, light):
+    if 0 < len(outputs) <= _chunk_rows(outputs, size):
         return compute(outputs)
     result = torch.empty(len(outputs), dtype=dtype)
     start = 0
-    for chunk in in_chunks(outputs, light):
+    for chunk in in_chunks(outputs, size):
         result[start : start + len(chunk)] = compute(chunk)
         start += len(chunk)
     return result

@@ -73,7 +73,8 @@ def _at_least(least: Array, values: Array, count: int) -> Array:
 def strongest(activations: Tensor, count: int) -> Tensor:
     """A mask (N, D) of the ``count`` largest entries of each row; of equal values, those with the lowest indices."""
     values, below = activations.numpy(), activations.shape[1] - count
-    return torch.from_numpy(_at_least(np.partition(values, below, axis=1)[:, below, None], values, count))
+    # A partition takes longer than this sort where many values are equal, as zeros are after a ReLU.
+    return torch.from_numpy(_at_least(np.sort(values, axis=1)[:, below, None], values, count))
 
 
 class Ranking:
@@ -180,9 +181,11 @@ def _energy(logits: Tensor, marked: bool, largest: Tensor | None = None) -> Tens
     """`energy`; the largest logit of each row is written into ``largest`` (N,)."""
     total, buffer = torch.empty(len(logits), dtype=torch.float64), Buffer(logits)
     for rows in in_pieces(logits):
-        part, sums = logits[rows], total[rows]
+        part, sums, terms = logits[rows], total[rows], buffer[rows]
         finite = not marked or all_finite([part])
-        torch.sum(buffer[rows].copy_(part).exp_(), 1, out=sums)
+        with np.errstate(over="ignore", under="ignore"):  # such sums are made again below
+            np.exp(part.numpy(), out=terms.numpy(), dtype=np.float64)
+        torch.sum(terms, 1, out=sums)
         if not finite:
             sums[~finite_sums(part)] = torch.nan
         if largest is not None:
