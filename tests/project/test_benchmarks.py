@@ -98,8 +98,9 @@ def test_decisions_are_compared_before_they_are_timed(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("name", sorted({name for scores in peers.PEERS.values() for name in scores}))
 def test_peers_compute_what_we_compute(name: str) -> None:
     """The transcriptions, and pytorch-ood where it is installed; only VRA is another function there."""
-    (found,) = peers.against_peers(1, (250, 64, 10), [name])
+    found, *in_double = peers.against_peers(1, (250, 64, 10), [name])
     assert found.what.startswith(f"{name} / ")
+    assert all("float64" in more.what and more.most is None for more in in_double)
     assert found.most == 1
     _, value = found.note.removeprefix("scores: ").split(";")[0].rsplit(" ", 1)
     assert ("rank correlation" in found.note and float(value) > 0.9) or float(value) < 1e-3
