@@ -14,7 +14,7 @@ from benchmarks.generalise.choosing import mean_auroc, mean_fpr95
 from benchmarks.generalise.few import COUNTS
 from benchmarks.generalise.floors import floors
 from benchmarks.generalise.measuring import Figures
-from benchmarks.generalise.results import FEW, TUNED, Results
+from benchmarks.generalise.results import FEW, TUNED, Results, on_average
 
 _PLACE = re.compile(r"(<!-- generalise (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -129,7 +129,15 @@ def few(results: Results) -> str:
 
 def promises(results: Results) -> str:
     lines = [f"- {'met' if floor.met else '**not met**'}: {floor.text} ({floor.found})\n" for floor in floors(results)]
+    lost = {method: results.losses(method, on_average) for method in TUNED}
+    found = [f"{method} {mean(each.values()):.2f} on average and {_worst(each)}" for method, each in lost.items()]
+    lines.append(f"\nWith the rule that loses least on average on the other networks: {'; '.join(found)}.\n")
     return "".join(lines)
+
+
+def _worst(losses: Mapping[str, float]) -> str:
+    worst = max(losses, key=losses.__getitem__)
+    return f"{losses[worst]:.2f} at worst ({worst})"
 
 
 SECTIONS: Mapping[str, Callable[[Results], str]] = {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from statistics import mean
 from typing import TypeVar
 
 import torch
@@ -18,7 +19,7 @@ from benchmarks.generalise.candidates import DEFAULT, FULL, single_methods, vari
 from benchmarks.generalise.choosing import Gap, Table, gap, left_out_choices, mean_auroc, mean_fpr95
 from benchmarks.generalise.few import Few, few_images
 from benchmarks.generalise.measuring import Array, Figures, Resamples, all_scores, figures
-from benchmarks.generalise.rules import RULES, Rule, Tuned, tuned
+from benchmarks.generalise.rules import MEAN_LOSS, RULES, WORST_LOSS, Rule, Tuned, tuned
 
 TUNED = ("adascale_a", "adascale_l")
 FEW = (DEFAULT, FULL, "mls", "fdbd", "adascale_l")
@@ -89,10 +90,34 @@ class Results:
         ]
         return gap(values[0], pairs[0]), gap(values[1], pairs[1])
 
-    def rule_without(self, left: str) -> Rule:
-        """The rule with the least mean loss to hindsight on all other networks: one for both variants of AdaSCALE."""
-        others = [found for tuned in self.tuned.values() for name, found in tuned.items() if name != left]
-        return min(RULES, key=lambda rule: sum(found.hindsight - found.rules[rule] for found in others))
+    def rule_without(self, left: str, strain: Strain | None = None) -> Rule:
+        """The rule that is best on all other networks, one for both variants of AdaSCALE: that with the least strain.
+
+        strain: what is made of the losses to hindsight of each variant; by default `against_demands`.
+        """
+        strain = strain or against_demands
+        others = [[found for name, found in tuned.items() if name != left] for tuned in self.tuned.values()]
+        return min(
+            RULES,
+            key=lambda rule: strain([[found.hindsight - found.rules[rule] for found in each] for each in others]),
+        )
+
+    def losses(self, method: str, strain: Strain | None = None) -> dict[str, float]:
+        """Network -> what this variant loses to hindsight there with the rule of the other networks."""
+        chosen = {name: self.rule_without(name, strain) for name in self.tuned[method]}
+        return {name: found.hindsight - found.rules[chosen[name]] for name, found in self.tuned[method].items()}
+
+
+Strain = Callable[[Sequence[Sequence[float]]], float]
+
+
+def against_demands(losses: Sequence[Sequence[float]]) -> float:
+    """The largest of what is lost, on average and on the worst network, as a share of what may be lost."""
+    return max(max(mean(each) / MEAN_LOSS, max(each) / WORST_LOSS) for each in losses)
+
+
+def on_average(losses: Sequence[Sequence[float]]) -> float:
+    return mean(map(mean, losses))
 
 
 def measured(names: Sequence[str], folder: Path, trained: Path | None, jobs: int = 1) -> Results:

@@ -52,6 +52,8 @@ _SIMPLE: tuple[Pick, ...] = ("best", "likely")
 RULES = [Rule(criterion, 0.0, pick) for criterion, pick in product(_CRITERIA, _SIMPLE)]
 SHIPPED = Rule("sides", 100 * TOLERANCE, "ratios")
 DRAWS = 200
+# What tuning may lose to the best pair in hindsight, in points: on average over networks, and on each.
+MEAN_LOSS, WORST_LOSS = 0.4, 1.0
 LIKELY = 0.05  # pairs that are the best in this share of the draws may be the best
 RULES += [Rule(*parts) for parts in product(_CRITERIA, (0.75, 1.0, 1.5, 2.0, 3.0), _AVERAGES)]
 
