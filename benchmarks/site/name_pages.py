@@ -48,7 +48,8 @@ def _methods() -> str:
     words = (
         "Each class is a method: `adascale.detectors.get(NAME)` gives it. [Methods](../../methods.md) compares them.\n"
     )
-    entries = [_entry(f"adascale.detectors.{where.replace(':', '.')}", 2, "members: []") for where in OURS.values()]
+    options = "members: []", "inherited_members: false"  # those of Detector, which has its place on the page of names
+    entries = [_entry(f"adascale.detectors.{where.replace(':', '.')}", 2, *options) for where in OURS.values()]
     return "\n".join(["# Methods\n", words, *entries])
 
 

@@ -7,6 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +20,28 @@ from tests.conftest import ROOT
 from tests.devtools import Page, barriers
 
 
+def parts(kind: type) -> dict[str, Any]:
+    """The public methods and properties of a class, also those of its bases in the package, by name."""
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        if base.__module__.startswith("adascale"):
+            found |= vars(base)
+    fields = getattr(kind, "__dataclass_fields__", {})
+    public = [name for name in found if name == "__call__" or not (name.startswith("_") or name in fields)]
+    return {name: found[name] for name in public if _is_part(found[name])}
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, property | cached_property) or inspect.isroutine(getattr(value, "__func__", value))
+
+
 def documented(thing: Any, name: str) -> list[str]:
     """The public parts of a class or function that have no docstring."""
     if not (inspect.isclass(thing) or inspect.isroutine(thing)):
         return []
     missing = [] if inspect.getdoc(thing) else [name]
-    if inspect.isclass(thing):
-        fields = getattr(thing, "__dataclass_fields__", {})
-        for part, value in vars(thing).items():
-            if part in fields or part.startswith("_"):
-                continue
-            of = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
-            if inspect.isroutine(of) and not inspect.getdoc(getattr(thing, part)):
-                missing.append(f"{name}.{part}")
-    return missing
+    of = parts(thing) if inspect.isclass(thing) else {}
+    return missing + [f"{name}.{part}" for part in of if not inspect.getdoc(getattr(thing, part))]
 
 
 def test_public_names_have_docstrings() -> None:
@@ -86,6 +95,17 @@ def test_the_site_fetches_nothing(site: Path) -> None:
         fetched = [part for tag in ("script", "link", "img") for part in _sources(text, tag) if "://" in part]
         assert fetched == [], page.name
     assert "OODDetector" in (site / "search" / "search_index.js").read_text("utf8")
+
+
+@pytest.mark.slow
+def test_every_method_of_a_public_class_has_a_place_on_its_page(site: Path) -> None:
+    text = (site / "reference" / "python" / "adascale.html").read_text("utf8")
+    places = set(re.findall(r'\bid="([^"]+)"', text))
+    homes = {name: f"adascale.{home}.{name}" for home, names in adascale._HOMES.items() for name in names}
+    classes = {homes[name]: found for name in homes if inspect.isclass(found := getattr(adascale, name))}
+    wanted = {f"{home}.{part}" for home, found in classes.items() for part in parts(found)}
+    assert "adascale.decision.ood_detector.OODDetector.is_ood" in wanted  # which it inherits
+    assert sorted(wanted - places) == []
 
 
 @needs_browser
