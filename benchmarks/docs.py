@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks.md: results of `adascale bench`, which it keeps, beside the paper's rows.
+"""The tables of docs/measured.md: results of `adascale bench`, which it keeps, beside the paper's rows.
 
     python -m benchmarks.docs RESULTS_DIR=DATA/NETWORK ...
 
@@ -20,10 +20,10 @@ from adascale.paper import published as paper
 from adascale.report.document import ranked
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "measured.md"
 KEPT = ROOT / "benchmarks" / "kept" / "bench"
 PLACE = re.compile(
-    r"### (\S+)\n\nImages: [^\n]*\n\n"
+    r"## (\S+)\n\nImages: [^\n]*\n\n"
     r"<!-- made by: python -m benchmarks.docs \S+=(\S+?)(?: \((\w+), ([\d-]+)\))? -->\n.*?<!-- end -->\n",
     re.DOTALL,
 )
@@ -77,7 +77,7 @@ def section(name: str, place: str) -> str:
     about = document["reproduce"]
     sizes = ", ".join(f"{set_name} {found['images']}" for set_name, found in about["sets"].items())
     left_out = [f"- {label}: {reason}" for label, reason in about["networks"][name]["left_out"].items()]
-    parts = [f"### {name}", f"Images: {sizes}.", f"<!-- made by: python -m benchmarks.docs {name}={place} -->"]
+    parts = [f"## {name}", f"Images: {sizes}.", f"<!-- made by: python -m benchmarks.docs {name}={place} -->"]
     parts += [table(document, paper.place(place)), *(["Left out:", "\n".join(left_out)] if left_out else [])]
     return "\n\n".join([*parts, "<!-- end -->\n"])
 

@@ -24,7 +24,6 @@ ADOPTED = {
     "benchmarks/RESULTS.md": "results/costs.md",
 }
 ALONE = ("index.md", "start.md")  # nothing would stand in the column on the left but their own names
-OPTIONAL = ("explain.md", "places.md", "cluster.md")
 _LINK = re.compile(r"(!?)\[((?:[^\]`]|`[^`]*`)*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -58,7 +57,7 @@ def _navigation(nav: list[Any], filled: dict[str, list[Any]]) -> list[Any]:
                 found.append({title: filled[title]})
             elif isinstance(below, list):
                 found.append({title: _navigation(below, filled)})
-            elif below not in OPTIONAL or (ROOT / "docs" / below).exists():
+            else:
                 found.append(entry)
     return found
 
