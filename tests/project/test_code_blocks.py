@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from tests.shell import inside
 RUN = {page: [one for one in blocks(page) if one.language in CODE and not one.reason] for page in PAGES}
 # Pages whose blocks export, tune or compare, which takes longer.
 SLOW = {"choose-a-method.md", "export.md", "report.md", "speed.md", "studies.md"}
+
+NOT_RUN = 51  # blocks of all pages that are marked "not run"; the number may only fall
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +75,7 @@ def test_every_block_has_a_language_and_every_mark_a_reason(page: Path) -> None:
     assert marks == sum(bool(one.reason) for one in found), "a mark stands directly before its block"
 
 
-def test_few_blocks_are_not_run() -> None:
-    """The exception stays one: those that install, serve, or need images that cannot be part of the repository."""
+def test_no_more_blocks_than_now_are_not_run() -> None:
+    """Those that install, serve, train for hours, or need a cluster or images that are not part of the repository."""
     every = [one for page in PAGES for one in blocks(page) if one.language in CODE]
-    assert len([one for one in every if not one.reason]) >= 30
-    assert os.path.commonpath([one.page for one in every])
+    assert len([one for one in every if one.reason]) <= NOT_RUN
