@@ -111,8 +111,8 @@ def test_every_method_of_a_public_class_has_a_place_on_its_page(site: Path) -> N
 @needs_browser
 @pytest.mark.slow
 def test_pages_opened_as_files_are_searched_and_have_no_barrier(site: Path, browser: Page, axe: str) -> None:
-    for name in ("index", "start", "reference/cli/score", "tutorials/reject-unknowns"):
-        for scheme, width in (("light", 390), ("dark", 1280)):
+    for name in ("index", "start", "explain", "reference/cli/score", "tutorials/reject-unknowns"):
+        for scheme, width in (("light", 390), ("light", 1280), ("dark", 1280)):
             browser.look(width, 900, scheme)
             browser.open((site / f"{name}.html").as_uri())
             assert browser.run("document.documentElement.scrollWidth") <= width, name
