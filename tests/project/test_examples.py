@@ -1,4 +1,4 @@
-"""The examples in docstrings of public names run, and every name of `adascale` has one."""
+"""The examples in docstrings of public names run, and every class and function of `adascale` has one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 import adascale
+from adascale.bench.tables import write_results
+from adascale.images.sources import find_images
 from adascale.testing import example_outputs
 from tests.project.blocks import prepare
 
@@ -20,6 +22,20 @@ MODULES += [
     "adascale.maths.metrics",
     "adascale.detectors.checks",
     "adascale.monitoring.monitor",
+    "adascale.maths.promise",
+    "adascale.maths.discoveries",
+    "adascale.maths.share",
+    "adascale.network.class_names",
+    "adascale.images.sources",
+    "adascale.images.corruptions",
+    "adascale.bench.suites",
+    "adascale.bench.scores",
+    "adascale.bench.tables",
+    "adascale.storage.reading",
+    "adascale.storage.entries",
+    "adascale.decision.tuning",
+    "adascale.paper.published",
+    "adascale.core.timing",
 ]
 # Names that the examples of others show.
 SHOWN_WITH = {
@@ -35,6 +51,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
     """A folder and the names of tests/project/blocks.py, and all public names."""
     folder = tmp_path_factory.mktemp("examples")
     names = {name: getattr(adascale, name) for name in adascale.__all__} | prepare(folder)
+    names |= {"find_images": find_images, "write_results": write_results}
     reference, head = example_outputs(20, tuple(need for one in ("scale", "react") for need in _needs(one)))
     return folder, names | {"reference": reference, "head": head, "verdict": names["detector"](names["images"])}
 

@@ -38,6 +38,12 @@ def read_scores(folder: Path) -> dict[str, Tensor]:
     """The scores of a results folder, verified; empty if it has none. A damaged file is refused.
 
     Files of version 0.1.0 before its release have no checksum; they are read as they are.
+
+    For example:
+
+        >>> files = write_results(run, Path("results"))  # as `adascale bench --out results` does
+        >>> sorted(read_scores(Path("results")))[0]
+        'torchvision:resnet50/adascale_a/imagenet_200'
     """
     path = folder / NAME
     if not path.is_file():

@@ -120,6 +120,12 @@ def load_suite(name_or_path: str, data: Path | None = None) -> Suite:
 
     ``data``: the folder that relative paths start from. The default is the file's ``root``, or its own folder; for
     shipped suites it is the environment variable OPENOOD_DATA, or ``./data``.
+
+    For example:
+
+        >>> suite = load_suite("digits")
+        >>> list(suite.near), list(suite.far)
+        (['digits 8 and 9'], ['photographs'])
     """
     path = Path(name_or_path)
     if name_or_path in SUITES:
@@ -138,7 +144,14 @@ def load_suite(name_or_path: str, data: Path | None = None) -> Suite:
 def own_suite(
     id: str, val: str | None, train: str | None, near: Sequence[str], far: Sequence[str], shifted: Sequence[str]
 ) -> Suite:
-    """From ``PATH`` or ``NAME=PATH`` texts; shifted sets may also be corruptions of the ID images: noise:3, or all."""
+    """From ``PATH`` or ``NAME=PATH`` texts; shifted sets may also be corruptions of the ID images: noise:3, or all.
+
+    For example:
+
+        >>> suite = own_suite("my/test", "my/val", None, ["letters=my/near"], ["my/far"], ["noise:3"])
+        >>> list(suite.near), list(suite.far), list(suite.shifted)
+        (['letters'], ['far'], ['noise:3'])
+    """
     groups: dict[str, Any] = {"near": {}, "far": {}, "shifted": {}}
     for group, texts in zip(groups, (near, far, shifted), strict=True):
         for label, source in (entry for text in texts for entry in _entries(text, group)):

@@ -210,6 +210,11 @@ def write_results(run: Run, folder: Path, look: Look = Look()) -> list[Path]:
     """``results.csv``, ``results.json``, ``tables.md``, ``tables.tex`` and ``scores.safetensors``.
 
     look: how the tables for people are sorted and cut; CSV and JSON have every line in the order of the methods.
+
+    For example:
+
+        >>> [file.name for file in write_results(run, Path("results"))]
+        ['results.csv', 'results.json', 'tables.md', 'tables.tex', 'scores.safetensors']
     """
     folder.mkdir(parents=True, exist_ok=True)
     document = run_document(run, look)

@@ -43,6 +43,12 @@ def interleaved(
     A turn of a short call repeats it for about a millisecond. The number of repeats is found beforehand, which also
     warms the call up. clock: by default `time.perf_counter`; `time.process_time` counts the processor's time alone, for
     calls that use one thread.
+
+    For example:
+
+        >>> found = interleaved({"short": lambda: sum(range(10)), "long": lambda: sum(range(10_000))}, repeats=5)
+        >>> sorted(found), len(found["long"].turns)
+        (['long', 'short'], 5)
     """
     if repeats < 1:
         raise InputError(f"repeats={repeats}; at least 1 is needed.")

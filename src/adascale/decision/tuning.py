@@ -64,7 +64,13 @@ def _spelt(value: Any) -> str:
 
 
 def grid(method: Detector, space: Mapping[str, Sequence[Any]] | None = None) -> list[Point]:
-    """Every combination of values that the method accepts. ``space``: by default the method's own search space."""
+    """Every combination of values that the method accepts. ``space``: by default the method's own search space.
+
+    For example:
+
+        >>> grid(detectors.get("knn")(), {"k": (10, 20, -1)})  # -1 is no number of neighbours
+        [{'k': 10}, {'k': 20}]
+    """
     space = method.search_space if space is None else space
     if not space:
         raise InputError(f"{method.name} has nothing left to tune; give a grid, or set fewer of its parameters.")

@@ -152,7 +152,14 @@ class Then:
 
 
 def corrupted(images: ImageSet, change: Change) -> ImageSet:
-    """The images with this change, made after any change that they have already."""
+    """The images with this change, made after any change that they have already.
+
+    For example:
+
+        >>> blurred = corrupted(find_images("my/near"), Corruption("blur", 3))
+        >>> str(blurred.change)
+        'blur:3'
+    """
     return replace(images, change=change if images.change is None else Then(images.change, change))
 
 

@@ -51,6 +51,12 @@ def find_images(
     W, 3) and, if known, ``labels``. Images have the names that the user would give them: ``new/a.png`` in the folder
     ``new``. max_pixels: larger pictures cannot be read, and an .npz may unpack to at most ten bytes for each of these
     pixels.
+
+    For example:
+
+        >>> images = find_images("my/new_images")
+        >>> len(images), images.names[0]
+        (6, 'my/new_images/0.png')
     """
     places, max_pixels = as_texts(source), check_max_pixels(max_pixels)
     if not places:
@@ -170,6 +176,12 @@ def find_labelled(
 
     The subfolders of a folder are its classes, numbered in the order of their names (or as in ``classes``); a list or
     an .npz brings its labels. max_pixels: as for `find_images`.
+
+    For example:
+
+        >>> images, names = find_labelled("my")  # its subfolders are the classes
+        >>> len(images) == len(images.labels), "near" in names
+        (True, True)
     """
     if (place := as_place(source)).is_dir() and not shard_files(str(source)):
         found, names = _from_class_folders(place, classes)

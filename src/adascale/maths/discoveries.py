@@ -30,7 +30,13 @@ def largest_discovery(p_values: Tensor, fdr: float) -> float:
 
 
 def discoveries(p_values: Tensor, fdr: float) -> Tensor:
-    """Which p-values of a batch are discoveries (N,): at most the share ``fdr`` of them is false, on average."""
+    """Which p-values of a batch are discoveries (N,): at most the share ``fdr`` of them is false, on average.
+
+    For example:
+
+        >>> discoveries(torch.tensor([0.01, 0.02, 0.5, 0.9]), fdr=0.1).tolist()
+        [True, True, False, False]
+    """
     return p_values <= largest_discovery(p_values, fdr)
 
 

@@ -83,7 +83,13 @@ def least_alphas(n: int, confidence: float | None = None) -> list[float]:
 
 
 def promised(n: int, alpha: float, confidence: float | None = None) -> float:
-    """``alpha``, or the lowest rate that n images can promise: 1 / (n + 1), with confidence ``1 - (1 - c)^(1 / n)``."""
+    """``alpha``, or the lowest rate that n images can promise: 1 / (n + 1), with confidence ``1 - (1 - c)^(1 / n)``.
+
+    For example:
+
+        >>> promised(100, 0.05), promised(9, 0.05)
+        (0.05, 0.1)
+    """
     if n >= images_needed(alpha, confidence):
         return alpha
     return 1 / (n + 1) if confidence is None else -math.expm1(math.log1p(-confidence) / n)
@@ -91,7 +97,13 @@ def promised(n: int, alpha: float, confidence: float | None = None) -> float:
 
 @lru_cache(maxsize=1024)
 def images_needed(alpha: float, confidence: float | None = None) -> int:
-    """The fewest calibration images that can promise ``alpha``: 19 for 5 %, 59 for 5 % with 95 % confidence."""
+    """The fewest calibration images that can promise ``alpha``: 19 for 5 %, 59 for 5 % with 95 % confidence.
+
+    For example:
+
+        >>> images_needed(0.05), images_needed(0.05, confidence=0.95)
+        (19, 59)
+    """
     check_alpha(alpha)
     check_confidence(confidence)
     if confidence is None:

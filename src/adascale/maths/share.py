@@ -33,6 +33,12 @@ class ShareEstimate:
     images are, their share is at least ``1 - F1 / F0``, and exactly that if all of them score above ``tau``. The
     thresholds are four quantiles of the calibration scores; the one with the highest lower end counts. All ends hold
     together with 95 % confidence for independent images (Clopper and Pearson; Bonferroni over the quantiles).
+
+    For example:
+
+        >>> share = ShareEstimate(np.arange(1000.0)).of(np.full(50, 2000.0))  # all score above the calibration images
+        >>> share.estimate, share.low > 0.8
+        (1.0, True)
     """
 
     def __init__(self, calibration: np.ndarray) -> None:

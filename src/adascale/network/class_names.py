@@ -24,6 +24,11 @@ def class_names(source: str | os.PathLike[str] | Sequence[str] | Mapping[Any, An
     source: a file with a name on each line, a JSON list or a JSON object; or such a list or mapping. A mapping goes
     from index to name, or from name to index, as ``ImageFolder.class_to_idx`` does; ``["n01440764", "tench"]`` in the
     place of a name stands for its last part.
+
+    For example:
+
+        >>> class_names({"cat": 0, "dog": 1})
+        ('cat', 'dog')
     """
     if isinstance(source, str | os.PathLike):
         return _checked(_read(Path(source)), f"classes={os.fspath(source)}")

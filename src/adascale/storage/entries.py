@@ -124,7 +124,13 @@ def total(found: Sequence[CacheEntry]) -> int:
 
 
 def size_limit(text: str | None = None) -> int | None:
-    """The most bytes that a cache may keep: this text, else ADASCALE_CACHE_LIMIT, else 50 GB; None for no limit."""
+    """The most bytes that a cache may keep: this text, else ADASCALE_CACHE_LIMIT, else 50 GB; None for no limit.
+
+    For example:
+
+        >>> size_limit("20GB"), size_limit("none")
+        (20000000000, None)
+    """
     given = text or os.environ.get(LIMIT_VARIABLE) or DEFAULT_LIMIT
     if given.lower() == "none":
         return None

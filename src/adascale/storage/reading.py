@@ -23,6 +23,12 @@ def read_rows(place: str, waiting: Callable[[], None] | None = None) -> Iterator
     """The rows of a file (``.csv``, ``.json``, ``.jsonl``, ``.parquet``), or CSV or JSON lines on stdin (``-``).
 
     Values of CSV are texts. waiting: the file grows; this is called whenever there is nothing more in it yet.
+
+    For example:
+
+        >>> _ = Path("rows.csv").write_text("image,score\\na.png,0.5")
+        >>> list(read_rows("rows.csv"))
+        [{'image': 'a.png', 'score': '0.5'}]
     """
     if place == STDIN:
         return _text_rows(sys.stdin, None, place)
