@@ -40,7 +40,7 @@ def tables_of_figures(text: str) -> list[Found]:
     """Every table with a decimal number outside of code; ``mark`` is empty where nothing says what made it."""
     found: list[Found] = []
     mark, block, start = "", False, 0
-    lines = re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.M).splitlines()
+    lines = without_code(text).splitlines()
     for number, line in enumerate(lines, start=1):
         if opened := _OPENS.match(line.strip()):
             mark, block = opened[1], any(_ENDS.match(later.strip()) for later in lines[number : _next(lines, number)])
@@ -57,6 +57,11 @@ def tables_of_figures(text: str) -> list[Found]:
         else:
             mark, start = ("", 0) if start and not block else (mark, 0)
     return found
+
+
+def without_code(text: str) -> str:
+    """The page with empty lines in the place of blocks of code."""
+    return re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.M)
 
 
 def _next(lines: list[str], number: int) -> int:
