@@ -95,7 +95,7 @@ STEPS = {
     "q": "movement of the strongest 1 %, `Q`",
     "c_o": "size of the strongest 5 % afterwards, `C_o`",
     "q_prime": "`Q' = 10 Q + C_o`",
-    "share": "share of known images with a smaller one, `F`",
+    "share": "share of known images with a `Q'` at most as large, `F`",
     "percentile": "percentile `p`",
     "ratio": "`r`",
     "energy": "energy before scaling",
@@ -104,12 +104,18 @@ STEPS = {
     "threshold": "threshold",
     "p_value": "p-value",
 }
+WORDS = {"known digit": ("passes", "is flagged by mistake"), "photograph": ("is missed", "is flagged")}
 
 
 def steps() -> str:
     found = _numbers()["adascale"]
     lines = [[title, *(f"{one[key]:.3f}" for one in found.values())] for key, title in STEPS.items()]
-    return markdown_table(["step", *found], lines).rstrip()
+    verdicts = [
+        f"the {name} (p = {one['p_value']:.3f}) {WORDS[name][one['score'] > one['threshold']]}"
+        for name, one in found.items()
+    ]
+    said = f"At {100 * _numbers()['verdicts']['alpha']:g} %, {' and '.join(verdicts)}."
+    return f"{markdown_table(['step', *found], lines)}\n{said}"
 
 
 BLOCKS: Mapping[str, tuple[str, Callable[[], str]]] = {
