@@ -4,7 +4,8 @@
 
 DATA: a folder with the networks and images of the tests (`weights/cifar10_resnet20.safetensors`, `cifar/*.npz`). The
 training images are 1,000 of CIFAR-10's, the scored ones 500 of its test images and 500 textures. ``--write`` puts the
-table into docs/methods.md. pytorch-ood has to be installed (``pip install --no-deps pytorch-ood``).
+table into docs/methods.md and keeps it (benchmarks/kept_tables.py). pytorch-ood has to be installed (``pip install
+--no-deps pytorch-ood``).
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from torch import Tensor, nn
 from adascale import AdascaleWarning, Classifier, Head, Outputs, detectors, extract_batch
 from adascale.core.extras import optional
 from adascale.network.ready import ready_network
+from benchmarks import kept_tables
 from benchmarks.agreement_inside import INSIDE, Staged
 from benchmarks.agreement_inside import scores as inside_scores
-from benchmarks.field import write_block
+from benchmarks.field import PAGE, write_block
 
 AGREED = 0.999
 _TRAINING, _SCORED = 1_000, 500
@@ -235,6 +237,7 @@ def main() -> None:
     print(text)
     if wanted.write:
         write_block("agreement", text)
+        kept_tables.keep(PAGE, "agreement")
 
 
 if __name__ == "__main__":

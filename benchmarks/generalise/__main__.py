@@ -5,8 +5,9 @@
 
 FOLDER keeps the outputs of each network in one file. What is missing is extracted from the networks and images that
 ADASCALE_DATA names, and from networks that `adascale train` made: DIR/NAME/seed0.safetensors (docs/generalise.md has
-the recipe). A network that cannot be had is left out, and named. --page: a Markdown file whose tables are made anew;
-otherwise they are printed. --jobs: how many networks are measured at a time.
+the recipe). A network that cannot be had is left out, and named. --page: a Markdown file whose tables are made anew
+and, if it is docs/generalise.md, kept (benchmarks/kept_tables.py); otherwise they are printed. --jobs: how many
+networks are measured at a time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 from pathlib import Path
 
 from adascale import InputError
+from benchmarks import kept_tables
 from benchmarks.generalise.activations import subject
 from benchmarks.generalise.networks_at_hand import NAMES
 from benchmarks.generalise.page import filled, whole
@@ -47,6 +49,7 @@ def main() -> None:
         print(whole(results))
     else:
         given.page.write_text(filled(given.page.read_text("utf8"), results), "utf8")
+        kept_tables.keep(given.page, "generalise ")
 
 
 if __name__ == "__main__":

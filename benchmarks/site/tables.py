@@ -40,7 +40,7 @@ def tables_of_figures(text: str) -> list[Found]:
     """Every table with a decimal number outside of code; ``mark`` is empty where nothing says what made it."""
     found: list[Found] = []
     mark, block, start = "", False, 0
-    lines = re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.M).splitlines()
+    lines = without_code(text).splitlines()
     for number, line in enumerate(lines, start=1):
         if opened := _OPENS.match(line.strip()):
             mark, block = opened[1], any(_ENDS.match(later.strip()) for later in lines[number : _next(lines, number)])
@@ -57,6 +57,11 @@ def tables_of_figures(text: str) -> list[Found]:
         else:
             mark, start = ("", 0) if start and not block else (mark, 0)
     return found
+
+
+def without_code(text: str) -> str:
+    """The page with empty lines in the place of blocks of code."""
+    return re.sub(r"^```.*?^```", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.M)
 
 
 def _next(lines: list[str], number: int) -> int:
@@ -90,7 +95,7 @@ STEPS = {
     "q": "movement of the strongest 1 %, `Q`",
     "c_o": "size of the strongest 5 % afterwards, `C_o`",
     "q_prime": "`Q' = 10 Q + C_o`",
-    "share": "share of known images with a smaller one, `F`",
+    "share": "share of known images with a `Q'` at most as large, `F`",
     "percentile": "percentile `p`",
     "ratio": "`r`",
     "energy": "energy before scaling",
@@ -99,12 +104,18 @@ STEPS = {
     "threshold": "threshold",
     "p_value": "p-value",
 }
+WORDS = {"known digit": ("passes", "is flagged by mistake"), "photograph": ("is missed", "is flagged")}
 
 
 def steps() -> str:
     found = _numbers()["adascale"]
     lines = [[title, *(f"{one[key]:.3f}" for one in found.values())] for key, title in STEPS.items()]
-    return markdown_table(["step", *found], lines).rstrip()
+    verdicts = [
+        f"the {name} (p = {one['p_value']:.3f}) {WORDS[name][one['score'] > one['threshold']]}"
+        for name, one in found.items()
+    ]
+    said = f"At {100 * _numbers()['verdicts']['alpha']:g} %, {' and '.join(verdicts)}."
+    return f"{markdown_table(['step', *found], lines)}\n{said}"
 
 
 BLOCKS: Mapping[str, tuple[str, Callable[[], str]]] = {

@@ -82,12 +82,15 @@ def inputs(images: ImageSet) -> Tensor:
     return torch.stack([preprocess(images.open(i)) for i in range(len(images))])
 
 
-def train_network(images: ImageSet, epochs: int = 12) -> nn.Module:
-    """A network trained by cross-entropy with Adam; on one machine the weights are the same every time."""
-    x, y = inputs(images), torch.tensor(images.labels)
+def train_network(images: ImageSet, epochs: int = 12, dtype: torch.dtype = torch.float32) -> nn.Module:
+    """A float32 network trained by cross-entropy with Adam; on one machine the weights are the same every time.
+
+    dtype: that of the training. In float64 they are nearly the same with other numbers of threads and processors too.
+    """
+    x, y = inputs(images).to(dtype), torch.tensor(images.labels)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        network = DigitsCNN()
+        network = DigitsCNN().to(dtype)
         optimizer = torch.optim.Adam(network.parameters(), lr=2e-3)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
         for _ in range(epochs):
@@ -96,7 +99,7 @@ def train_network(images: ImageSet, epochs: int = 12) -> nn.Module:
                 torch.autograd.backward(F.cross_entropy(network(x[rows]), y[rows]))
                 optimizer.step()
             schedule.step()
-    return network.eval()
+    return network.float().eval()
 
 
 def digit_images(part: str) -> ImageSet:
