@@ -1,23 +1,18 @@
-"""The opening of the report: what is best, what to deploy, what it flags; and the premise of the method."""
+"""The opening of the report: what is best, what to deploy, what it flags."""
 
 from __future__ import annotations
-
-import dataclasses
 
 import pytest
 import torch
 from torch import Tensor
 
 from adascale import Calibration, metrics
-from adascale.bench import plots
 from adascale.bench.answer import advice, answers, deployed_table, ranking
-from adascale.bench.columns import Kind
 from adascale.bench.figures import figures
 from adascale.bench.headline import standing
 from adascale.bench.page import report_page
 from adascale.bench.results import ModelRun, Run, SetInfo
 from adascale.maths.binomial import at_most, share_interval
-from tests.made_up_run import made_up_run
 
 N = 300
 
@@ -109,16 +104,3 @@ def test_exact_intervals_of_shares() -> None:
     assert at_most(3, 20, high) == pytest.approx(0.025)
     assert share_interval(0, 10)[0] == 0
     assert share_interval(10, 10)[1] == 1
-
-
-def test_the_page_says_where_the_premise_of_the_paper_does_not_hold() -> None:
-    sets: dict[str, Kind] = {"digits": "id", "letters": "near", "noise": "far"}
-    run = made_up_run(methods=["adascale_a"], sets=sets, images=200, full=False)
-    (model,) = run.models
-    assert plots.premise(model).startswith("It holds here: on every set")
-    moved = dataclasses.replace(model.profiles["letters"], q=0.5 * model.profiles["digits"].q)
-    other = dataclasses.replace(model, profiles={**model.profiles, "letters": moved})
-    told = plots.premise(other)
-    assert told.startswith("Here it holds on 1 of 2 sets:")
-    assert "letters 0.50" in told
-    assert told in report_page(dataclasses.replace(run, models=[other]))

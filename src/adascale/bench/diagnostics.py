@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from adascale.bench.results import Profile
 from adascale.core.types import Outputs
+from adascale.detectors.adaptive import Adaptive
 from adascale.detectors.base import Detector
 from adascale.detectors.rows import finite_rows
 
@@ -24,9 +26,41 @@ def mean_ratio(values: Tensor, reference: Tensor) -> float | None:
     return float(ratio) if ratio.isfinite() else None
 
 
-def has_profile(method: Detector) -> bool:
-    """Whether the method's diagnostics hold what a `Profile` shows."""
-    return {*_VALUES, *_BY_RANK} <= set(method.diagnosed)
+def profiled_part(method: Detector) -> Detector | None:
+    """The first part of a fitted method whose diagnostics hold what a `Profile` shows: itself, or a member of it."""
+    return next((part for part in method.parts.values() if {*_VALUES, *_BY_RANK} <= set(part.diagnosed)), None)
+
+
+def title(label: str, part: Detector, method: Detector) -> str:
+    """The name of a part of the method that stands in the tables under this label."""
+    return label if part is method else f"{part.name}, a member of {label}"
+
+
+def setting(part: Detector) -> str:
+    """The parameters of an AdaSCALE variant that its profile depends on, in words; of other methods nothing."""
+    if not isinstance(part, Adaptive):
+        return ""
+    weights = f"λ = {part.lam:g}, k1 = {part.k1:g} %, k2 = {part.k2:g} %"
+    statistic = "" if part.statistic == "q_prime" else f"{part.statistic} in the place of Q\N{PRIME}"
+    return ", ".join(filter(None, [_percentiles(part), weights, statistic, _moved(part)]))
+
+
+def _moved(part: Adaptive) -> str:
+    share = f"{100 * part.fraction:g} % of the channel values ({part.pixels})"
+    where = {"all": "all channel values", "largest": "the channel value with the largest gradient"}
+    return f"ε = {part.epsilon:g} on {where.get(part.pixels, share)}"
+
+
+def _percentiles(part: Adaptive) -> str:
+    lows, highs = zip(*part.pairs, strict=True)
+    if len(part.pairs) == 1:
+        return f"p_min = {part.p_min:g}, p_max = {part.p_max:g}"
+    return f"mean over {len(part.pairs)} pairs of p_min ({_span(lows)}) and p_max ({_span(highs)})"
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
 class Profiler:

@@ -12,6 +12,7 @@ from adascale.bench.answer import answers, base, deployed_chart, deployed_table,
 from adascale.bench.answer import summaries as methods_known
 from adascale.bench.columns import BOTH, KINDS, Kind, Look, Spectrum
 from adascale.bench.evidence import evidence_table
+from adascale.bench.premise import premise
 from adascale.bench.results import ModelRun, Row, Run
 from adascale.bench.tables import absences, leads, mean_summary, per_set, summaries
 from adascale.report import html
@@ -131,6 +132,6 @@ def _network(run: Run, model: ModelRun) -> dict[str, Any]:
         "histograms": {name: _histograms(model, name, methods) for name in (plots.ood_sets(model) if methods else ())},
         "curves": plots.roc_curves(model, methods),
         "inside": inside,
-        "premise": plots.premise(model) if inside else "",
+        "premise": premise(model) if inside else "",
         "evidence": evidence_table(model),
     }

@@ -131,7 +131,7 @@ def curve(profile: Profile, name: str, quantity: Curve, style: Style | None = No
 
 
 def _curves(run: ModelRun, quantity: Curve, sets: Sequence[str] | None, title: str) -> list[Chart]:
-    (known, *others), look, charts = _profiled(run), styles(kinds(run)), []
+    (known, *others), look, charts = profiled_sets(run), styles(kinds(run)), []
     curves = {name: curve(profile, name, quantity, look.get(name)) for name, profile in run.profiles.items()}
     mean, deviation = (
         torch.tensor([getattr(one, part) for one in curves.values()], dtype=torch.float64) for part in ("y", "spread")
@@ -153,8 +153,11 @@ def _curves(run: ModelRun, quantity: Curve, sets: Sequence[str] | None, title: s
 
 
 def q_ratios(run: ModelRun) -> list[Chart]:
-    """``Q`` and ``Q'`` of each set: its mean over the mean of ID. Above 1, the set moves further than ID does."""
-    (known, *others), look, series = _profiled(run), styles(kinds(run)), []
+    """``Q`` and ``Q'`` of each set: its mean over the mean of ID.
+
+    Where ``Q`` is above 1, the set moves further than ID does; where ``Q'`` is, it gets the smaller percentile.
+    """
+    (known, *others), look, series = profiled_sets(run), styles(kinds(run)), []
     for name in others:
         own, reference = run.profiles[name], run.profiles[known]
         ratios = [mean_ratio(own.q, reference.q), mean_ratio(own.q_prime, reference.q_prime)]
@@ -169,12 +172,12 @@ def percentiles(run: ModelRun) -> list[Chart]:
 
 
 def ratios(run: ModelRun) -> list[Chart]:
-    """How the exponent ``r`` of the scaling factor is distributed in each set; a tick marks the median."""
+    """How the ratio ``r``, which sets the scaling factor, is distributed in each set; a tick marks the median."""
     return _ridges(run, "ratio", "ratio r")
 
 
 def _ridges(run: ModelRun, quantity: Literal["percentile", "ratio"], title: str) -> list[Chart]:
-    names, look, series = _profiled(run), styles(kinds(run)), []
+    names, look, series = profiled_sets(run), styles(kinds(run)), []
     values = {name: finite(getattr(run.profiles[name], quantity)) for name in names}
     (low, high), bins = binned(values)
     for name, drawn in values.items():
@@ -182,35 +185,6 @@ def _ridges(run: ModelRun, quantity: Literal["percentile", "ratio"], title: str)
         series.append(replace(bins[name], style=look[name], middle=middle))
     x, size = f"{title}, middle 99 % of all values", (3.9, 0.6 + 0.45 * len(series))
     return [Chart("ridges", "", series, x=x, x_range=(low, high), size=size)]
-
-
-def premise(run: ModelRun) -> str:
-    """Whether AdaSCALE's premise, that the strongest activations of OOD images move further, holds on these sets.
-
-    It does on a set whose mean ``Q`` is above that of ID by more than two standard errors of the difference.
-    """
-    known, *others = _profiled(run)
-    reference = finite(run.profiles[known].q)
-    found, held = dict[str, float](), set[str]()
-    for name in (name for name in others if name in ood_sets(run)):
-        own, ratio = finite(run.profiles[name].q), mean_ratio(run.profiles[name].q, reference)
-        if ratio is None or min(len(own), len(reference)) < 2:
-            continue
-        found[name] = ratio
-        error = (own.var() / len(own) + reference.var() / len(reference)).sqrt()
-        held |= {name} if own.mean() - reference.mean() > 2 * error else set()
-    if not found:
-        return ""
-    listed = ", ".join(f"{name} {ratio:.2f}" for name, ratio in found.items() if name not in held)
-    if not listed:
-        least = min(found, key=lambda name: found[name])
-        return f"It holds here: on every set the mean Q is above that of ID, {found[least]:.2f} times on {least}."
-    rest = "no set" if not held else f"{len(held)} of {len(found)} sets"
-    return (
-        f"Here it holds on {rest}: the mean Q is not above that of ID by more than chance on the others (as a multiple "
-        f"of that of ID: {listed}). There the adaptive percentile does not help to tell them apart; what does is the "
-        "scaling itself, or another method."
-    )
 
 
 def heat_map(run: ModelRun, methods: Sequence[str] | None = None) -> list[Chart]:
@@ -275,8 +249,8 @@ def _id(run: ModelRun) -> str:
     return next(name for name, info in run.sets.items() if info.kind == "id")
 
 
-def _profiled(run: ModelRun) -> list[str]:
-    """The sets of which there are profiles: ID, then the others in their order."""
+def profiled_sets(run: ModelRun) -> list[str]:
+    """The sets of which there are profiles: ID, then the others in their order; `InputError` without ID or others."""
     found = sorted((name for name in run.sets if name in run.profiles), key=lambda name: name != _id(run))
     if len(found) < 2 or found[0] != _id(run):
         raise InputError(f"Profiles of {sorted(run.profiles)}; ID and at least one other set are needed.")

@@ -92,8 +92,9 @@ class ModelRun:
     left_out: the methods that could not be fitted, and why. deployed: the line of the method that `OODDetector` has by
     default, as ``fit`` tunes it; "" if it was not run. as_fit: the first line of a method that ``fit`` tunes
     by default, "" if there is none. examples belong to the method ``shown``: the deployed one, else the one with
-    profiles, else the first; "id" are the ID images that look most OOD, "ood" the OOD images that look
-    most ID. profiles belong to ``profiled``, an AdaSCALE variant; they are empty if none was run. twins: lines that are
+    profiles, else the first; "id" are the ID images that look most OOD, "ood" the OOD images that look most ID.
+    profiles belong to ``profiled``, an AdaSCALE variant with the parameters ``profiled_with``: the deployed line or a
+    member of it, else the first line that is one or has one; they are empty if none was run. twins: lines that are
     not there because tuning chose the parameters of another, and that other. unreadable: the sets that were left out
     because none of their images can be read, with the reason for each image. evidence: set name -> member ->
     what it adds to the score of each image (N,), by the first method that combines others; empty if there is none.
@@ -110,6 +111,7 @@ class ModelRun:
     examples: Mapping[Literal["id", "ood"], Sequence[Example]] = field(default_factory=dict)
     deployed: str = ""
     profiled: str = ""
+    profiled_with: str = ""
     twins: Mapping[str, str] = field(default_factory=dict)
     unreadable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     evidence: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)

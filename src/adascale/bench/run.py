@@ -8,8 +8,8 @@ from dataclasses import InitVar, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from adascale.bench import diagnostics
 from adascale.bench.columns import Kind
-from adascale.bench.diagnostics import has_profile
 from adascale.bench.results import ModelRun, SetInfo
 from adascale.bench.scoring import Scored, examples, infinite
 from adascale.bench.suites import SuiteImages
@@ -120,10 +120,9 @@ class Job:
         late = [need for method in self.methods.values() for need in method.wants if method.learns_view]
         extracted = self._tested([*needs, *late])
         deployed = next((label for label in (f"{DEFAULT}{_TUNED}", DEFAULT) if label in self.methods), "")
-        with_profile = [label for label, method in self.methods.items() if has_profile(method)]
-        profiled = deployed if deployed in with_profile else next(iter(with_profile), "")
+        profiled, seen = self._profiled(deployed)
         with progress("Scoring", sum(map(len, extracted.values()))) as advance:
-            scored = {name: Scored(self.methods, profiled, found, advance) for name, found in extracted.items()}
+            scored = {name: Scored(self.methods, seen, found, advance) for name, found in extracted.items()}
         scores = {label: {name: part.scores[label] for name, part in scored.items()} for label in self.methods}
         self.left_out |= {label: reason for label, found in scores.items() if (reason := infinite(found))}
         self.methods = {label: method for label, method in self.methods.items() if label not in self.left_out}
@@ -139,19 +138,26 @@ class Job:
             scores={label: scores[label] for label in self.methods},
             left_out=self.left_out,
             shown=shown,
-            profiles={name: part.profile for name, part in scored.items() if profiled and part.profile is not None},
+            profiles={name: found.profile for name, found in scored.items() if profiled and found.profile is not None},
             examples={
                 "id": examples({"id": self.images.id}, scored, shown, self.network.classifier.class_names, most=True),
                 "ood": examples(unknown, scored, shown, self.network.classifier.class_names, most=False),
             },
             deployed=deployed,
-            profiled=profiled,
+            profiled=diagnostics.title(profiled, seen, self.methods[profiled]) if profiled and seen else "",
+            profiled_with=diagnostics.setting(seen) if profiled and seen else "",
             twins=self.twins,
             unreadable=self.unreadable,
             evidence={name: part.evidence for name, part in scored.items() if part.evidence},
             as_fit=next(filter(self.methods.__contains__, self._labels_as_fit()), ""),
             calibration=self.fitted[deployed].calibration if deployed else None,
         )
+
+    def _profiled(self, deployed: str) -> tuple[str, Detector | None]:
+        """The line whose profiles are shown, and its part that has them: the deployed line if it can, else another."""
+        labels = sorted(self.methods, key=lambda label: label != deployed)
+        parts = ((label, diagnostics.profiled_part(self.methods[label])) for label in labels)
+        return next(((label, part) for label, part in parts if part is not None), ("", None))
 
     def _labels_as_fit(self) -> Iterator[str]:
         """The labels that the lines of methods that ``fit`` tunes by default can have."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from adascale.bench.diagnostics import Profiler, has_profile
+from adascale.bench.diagnostics import Profiler
 from adascale.bench.results import Example, Profile
 from adascale.core.answers import label_of
 from adascale.core.progress import Advance
@@ -25,12 +25,14 @@ class Scored:
     temporaries give back.
     """
 
-    def __init__(self, methods: Mapping[str, Detector], profiled: str, extracted: Extracted, advance: Advance) -> None:
+    def __init__(
+        self, methods: Mapping[str, Detector], profiled: Detector | None, extracted: Extracted, advance: Advance
+    ) -> None:
         n, self.extracted = len(extracted), extracted
         self.scores = {label: torch.empty(n, dtype=torch.float64) for label in methods}
         self.predictions = torch.empty(n, dtype=torch.int64)
-        shown, correct, labelled, start = methods.get(profiled), 0, 0, 0
-        profiler = Profiler(shown, n) if shown is not None and has_profile(shown) else None
+        correct, labelled, start = 0, 0, 0
+        profiler = None if profiled is None else Profiler(profiled, n)
         combining = next((label for label, method in methods.items() if method.speakers), None)
         members = methods[combining].speakers if combining is not None else ()
         self.evidence = {name: torch.empty(n, dtype=torch.float64) for name in members}

@@ -244,21 +244,22 @@ def _bars(axes: Axes, chart: Chart, look: Mapping[str, Style]) -> None:
 
 
 def _ratios(axes: Axes, chart: Chart, look: Mapping[str, Style]) -> None:
-    """The first bar of a row is filled, the others are hollow."""
-    longest, height = 1.0, 0.8 / len(chart.labels)
+    """The first bar of a row is filled, the others are hollow. No text stands on the line at 1."""
+    longest = max([1.0, *(value for one in chart.series for value in one.y if value is not None)])
+    height, width = 0.8 / len(chart.labels), 0.25 * longest  # of a text: no wider than the room beside the longest bar
     for row, one in enumerate(chart.series):
         colour = look[one.name].colour
         for place, (value, sign) in enumerate(zip(one.y, chart.labels, strict=True)):
             if value is not None:
                 middle, fill = row - 0.4 + height * (place + 0.5), "none" if place else colour
                 axes.barh(middle, value, 0.8 * height, facecolor=fill, edgecolor=colour, linewidth=1.3)
+                beside = 1.0 if 1 - width < value < 1 else max(value, 0)
                 axes.annotate(
-                    f"{sign} {value:.2f}", (max(value, 0), middle), (4, 0), textcoords="offset points", va="center",
+                    f"{sign} {value:.2f}", (beside, middle), (4, 0), textcoords="offset points", va="center",
                     color=INK, size=8,
                 )  # fmt: skip
-                longest = max(longest, value)
     axes.axvline(1, color=INK, linewidth=0.9, alpha=0.7)
-    axes.set_xlim(0, 1.25 * longest)
+    axes.set_xlim(0, longest + width)
     _named_rows(axes, chart)
 
 
@@ -282,7 +283,7 @@ def _ridges(axes: Axes, chart: Chart, look: Mapping[str, Style]) -> None:
         axes.stairs(top, one.x, baseline=base, fill=True, color=style.colour, alpha=0.35, linewidth=0)
         axes.stairs(top, one.x, baseline=base, color=style.colour, linestyle=style.dashes, linewidth=1.2)
         if one.middle is not None:
-            axes.plot([one.middle, one.middle], [base, base - 0.3], color=INK, linewidth=1.6)
+            axes.plot([one.middle, one.middle], [base, base - 0.3], color=INK, linewidth=1.6, clip_on=False)
     _named_rows(axes, chart)
 
 
