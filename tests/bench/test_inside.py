@@ -53,21 +53,21 @@ def test_the_premise_is_about_q_and_named_where_it_does_not_hold() -> None:
     assert told() == "It holds here: on every set the mean Q is above that of ID, 2.00 times on letters."
     found = told(letters=(0.5, 20, 60))
     assert found.startswith("Here it holds on 1 of 2 sets:")
-    assert found.endswith("(as a multiple of that of ID: letters 0.50).")
+    assert found.endswith("not above that of ID by more than chance on letters (0.50 times).")
     assert "no set" in told(letters=(0.5, 20, 60), noise=(0.9, 20, 60))
 
 
 def test_sets_with_a_larger_q_and_a_smaller_statistic_get_the_larger_percentile() -> None:
     run = judged(letters=(1.86, 8.3, 80))
     found = premise(run.models[0])
-    assert found.startswith("It holds here: on every set the mean Q is above that of ID, 1.86 times on letters. But Q")
+    assert found.startswith("It holds here: on every set the mean Q is above that of ID, 1.86 times on letters. Q")
     assert "is on average no larger on letters (0.83 times) than on ID images: they get the larger percentile" in found
     assert "are scaled more than at that of ID images" in found
     assert AGAINST in found
     assert "noise" not in found
     assert found in report_page(run)
     both = told(letters=(0.5, 8.3, 80), noise=(2, 9.9, 71))
-    assert "letters 0.50" in both
+    assert "by more than chance on letters (0.50 times). Q" in both
     assert "no larger on letters (0.83 times) and noise (0.99 times) than" in both
 
 

@@ -32,15 +32,12 @@ def _moved(run: ModelRun) -> str:
         held |= {name} if own.mean() - reference.mean() > 2 * error else set()
     if not found:
         return ""
-    others_in_words = ", ".join(f"{name} {ratio:.2f}" for name, ratio in found.items() if name not in held)
-    if not others_in_words:
+    failed = [f"{name} ({ratio:.2f} times)" for name, ratio in found.items() if name not in held]
+    if not failed:
         least = min(found, key=lambda name: found[name])
         return f"It holds here: on every set the mean Q is above that of ID, {found[least]:.2f} times on {least}."
     rest = "no set" if not held else f"{len(held)} of {len(found)} sets"
-    return (
-        f"Here it holds on {rest}: the mean Q is not above that of ID by more than chance on the others (as a multiple "
-        f"of that of ID: {others_in_words})."
-    )
+    return f"Here it holds on {rest}: the mean Q is not above that of ID by more than chance on {listed(failed)}."
 
 
 def _turned_round(run: ModelRun) -> str:
@@ -59,7 +56,7 @@ def _turned_round(run: ModelRun) -> str:
     if not found:
         return ""
     return (
-        f"But Q\N{PRIME}, which sets the percentile, is on average no larger on {listed(found)} than on ID images: "
+        f"Q\N{PRIME}, which sets the percentile, is on average no larger on {listed(found)} than on ID images: "
         "they get the larger percentile and are scaled more than at that of ID images, so the adaptive percentile "
         "works against telling them apart there. The scaling itself, or another method, can still do so."
     )
