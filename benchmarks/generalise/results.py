@@ -19,7 +19,7 @@ from benchmarks.generalise.candidates import DEFAULT, FULL, single_methods, vari
 from benchmarks.generalise.choosing import Gap, Table, gap, left_out_choices, mean_auroc, mean_fpr95
 from benchmarks.generalise.few import Few, few_images
 from benchmarks.generalise.measuring import Array, Figures, Resamples, all_scores, figures
-from benchmarks.generalise.rules import MEAN_LOSS, RULES, WORST_LOSS, Rule, Tuned, tuned
+from benchmarks.generalise.rules import CHOOSABLE, MEAN_LOSS, WORST_LOSS, Rule, Tuned, tuned
 
 TUNED = ("adascale_a", "adascale_l")
 FEW = (DEFAULT, FULL, "mls", "fdbd", "adascale_l")
@@ -98,7 +98,7 @@ class Results:
         strain = strain or against_demands
         others = [[found for name, found in tuned.items() if name != left] for tuned in self.tuned.values()]
         return min(
-            RULES,
+            CHOOSABLE,
             key=lambda rule: strain([[found.hindsight - found.rules[rule] for found in each] for each in others]),
         )
 

@@ -56,6 +56,8 @@ DRAWS = 200
 MEAN_LOSS, WORST_LOSS = 0.4, 1.0
 LIKELY = 0.05  # pairs that are the best in this share of the draws may be the best
 RULES += [Rule(*parts) for parts in product(_CRITERIA, (0.75, 1.0, 1.5, 2.0, 3.0), _AVERAGES)]
+# What could be shipped: early decisions rest on bounds of r, and no method of the package averages scores.
+CHOOSABLE = [rule for rule in RULES if rule.pick != "scores"]
 
 
 @dataclass(frozen=True, eq=False)
