@@ -62,7 +62,7 @@ def test_sets_with_a_larger_q_and_a_smaller_statistic_get_the_larger_percentile(
     found = premise(run.models[0])
     assert found.startswith("It holds here: on every set the mean Q is above that of ID, 1.86 times on letters. Q")
     assert "is on average no larger on letters (0.83 times) than on ID images: they get the larger percentile" in found
-    assert "are scaled more than at that of ID images" in found
+    assert "are scaled more than they would be at the percentile of ID images" in found
     assert AGAINST in found
     assert "noise" not in found
     assert found in report_page(run)

@@ -57,6 +57,7 @@ def _turned_round(run: ModelRun) -> str:
         return ""
     return (
         f"Q\N{PRIME}, which sets the percentile, is on average no larger on {listed(found)} than on ID images: "
-        "they get the larger percentile and are scaled more than at that of ID images, so the adaptive percentile "
-        "works against telling them apart there. The scaling itself, or another method, can still do so."
+        "they get the larger percentile and are scaled more than they would be at the percentile of ID images, so the "
+        "adaptive percentile works against telling them apart there. The scaling itself, or another method, can still "
+        "do so."
     )
