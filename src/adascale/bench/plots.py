@@ -131,7 +131,7 @@ def curve(profile: Profile, name: str, quantity: Curve, style: Style | None = No
 
 
 def _curves(run: ModelRun, quantity: Curve, sets: Sequence[str] | None, title: str) -> list[Chart]:
-    (known, *others), look, charts = profiled_sets(run), styles(kinds(run)), []
+    (known, *others), look, charts = sets_with_profiles(run), styles(kinds(run)), []
     curves = {name: curve(profile, name, quantity, look.get(name)) for name, profile in run.profiles.items()}
     mean, deviation = (
         torch.tensor([getattr(one, part) for one in curves.values()], dtype=torch.float64) for part in ("y", "spread")
@@ -157,7 +157,7 @@ def q_ratios(run: ModelRun) -> list[Chart]:
 
     Where ``Q`` is above 1, the set moves further than ID does; where ``Q'`` is, it gets the smaller percentile.
     """
-    (known, *others), look, series = profiled_sets(run), styles(kinds(run)), []
+    (known, *others), look, series = sets_with_profiles(run), styles(kinds(run)), []
     for name in others:
         own, reference = run.profiles[name], run.profiles[known]
         ratios = [mean_ratio(own.q, reference.q), mean_ratio(own.q_prime, reference.q_prime)]
@@ -177,7 +177,7 @@ def ratios(run: ModelRun) -> list[Chart]:
 
 
 def _ridges(run: ModelRun, quantity: Literal["percentile", "ratio"], title: str) -> list[Chart]:
-    names, look, series = profiled_sets(run), styles(kinds(run)), []
+    names, look, series = sets_with_profiles(run), styles(kinds(run)), []
     values = {name: finite(getattr(run.profiles[name], quantity)) for name in names}
     (low, high), bins = binned(values)
     for name, drawn in values.items():
@@ -249,7 +249,7 @@ def _id(run: ModelRun) -> str:
     return next(name for name, info in run.sets.items() if info.kind == "id")
 
 
-def profiled_sets(run: ModelRun) -> list[str]:
+def sets_with_profiles(run: ModelRun) -> list[str]:
     """The sets of which there are profiles: ID, then the others in their order; `InputError` without ID or others."""
     found = sorted((name for name in run.sets if name in run.profiles), key=lambda name: name != _id(run))
     if len(found) < 2 or found[0] != _id(run):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from adascale.bench.captions import listed
 from adascale.bench.diagnostics import mean_ratio
-from adascale.bench.plots import ood_sets, profiled_sets
+from adascale.bench.plots import ood_sets, sets_with_profiles
 from adascale.bench.results import ModelRun
 from adascale.report.charts import finite
 
@@ -20,7 +20,7 @@ def premise(run: ModelRun) -> str:
 
 
 def _moved(run: ModelRun) -> str:
-    known, *others = profiled_sets(run)
+    known, *others = sets_with_profiles(run)
     reference = finite(run.profiles[known].q)
     found, held = dict[str, float](), set[str]()
     for name in (name for name in others if name in ood_sets(run)):
@@ -45,7 +45,7 @@ def _turned_round(run: ModelRun) -> str:
 
     The percentiles are looked at as well: they are all the same where ``p_min`` and ``p_max`` are.
     """
-    known, *others = profiled_sets(run)
+    known, *others = sets_with_profiles(run)
     reference, found = run.profiles[known], list[str]()
     usual = finite(reference.percentile).mean()
     for name in (name for name in others if name in ood_sets(run)):
