@@ -79,8 +79,7 @@ def peers() -> str:
     rows = [
         ("detection methods", str(len(OURS)), str(len(OPENOOD)), str(len(PYTORCH_OOD))),
         ("p-value and threshold with a promise about false alarms", "yes", "no", "no"),
-        ("any classifier as it is: its last layer is found", "yes", "no", "no"),
-        ("command line, saved detectors, resumable runs", "yes", "scripts of its benchmarks", "no"),
+        ("any classifier as it is, command line, saved detectors", "yes", "scripts of its benchmarks", "no"),
         ("export (ONNX, OpenVINO), HTTP service, monitoring", "yes", "no", "no"),
         ("training for OOD detection", "2 recipes", "about 35 trainers", "about 15 losses"),
         ("anomaly detection, segmentation, text", "no", "anomaly detection", "data sets and metrics for all three"),
