@@ -274,3 +274,14 @@ def test_no_score_writes_into_float64_outputs() -> None:
         method.score(given)
         after = [given.logits, given.features, *given.views.values()]
         assert all(map(torch.equal, before, after)), cls.name
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+def test_fdbd_looks_at_the_logits_of_a_row_at_the_mean(broken: float) -> None:
+    """Such a row scores 0, because it has no direction; not if its logits are no numbers."""
+    features = torch.rand(40, 6, generator=torch.Generator().manual_seed(0))
+    head = Head(torch.randn(3, 6, generator=torch.Generator().manual_seed(1)))
+    method = detectors.get("fdbd")().fit(Outputs(features @ head.weight.T, features), head)
+    at_the_mean = method.state()["mean_"].expand(2, -1)
+    scores = method.score(Outputs(torch.tensor([[1.0, 2.0, 3.0], [1.0, broken, 3.0]]).double(), at_the_mean))
+    assert scores.tolist() == [0, math.inf]

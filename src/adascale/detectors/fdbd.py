@@ -29,7 +29,6 @@ class FDBD(Detector):
     summary = "distance to the decision boundaries"
     fits_on = "train"
     in_pieces = True
-    shows_infinite = ("logits",)
     search_space: ClassVar[Space] = {"normaliser": ("distance", "norm")}
 
     normaliser: Literal["distance", "norm"] = "distance"
